@@ -1,0 +1,155 @@
+"""Where a stage writes: parts of tables, rejects and funnel steps, in units that survive a kill and are reused."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of
+from pipeline.artifacts.store import Store
+from schemas.tables import REJECTS, SCHEMA_VERSION, TABLES
+
+Report = Callable[[int, int | None], None]
+
+
+@dataclass
+class Unit:
+    """A piece of a stage's work, recorded when all its parts are on disk.
+
+    `done` is true when the same piece was finished before: by a killed run of the stage, or by its last complete run
+    on inputs that differed elsewhere. Then there is nothing left to do; `facts` hold what was noted at the time.
+    """
+
+    done: bool
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Output:
+    """A stage's open outputs. Parts keep the order in which the stage's code writes them.
+
+    Args:
+        store: the run's files.
+        plan: the stage and what it runs on.
+        known: units of the stage's last complete run, by key.
+        report: told of progress as (done, total or None).
+    """
+
+    def __init__(self, store: Store, plan: Plan, known: Mapping[str, Mapping[str, Any]], report: Report) -> None:
+        self._store = store
+        self._plan = plan
+        self._known = known
+        self._report = report
+        self._unit: Unit | None = None
+        self.parts: dict[str, list[Part]] = defaultdict(list)
+        self.funnel: list[FunnelStep] = []
+        self.facts: dict[str, Any] = {}
+        self.units: dict[str, dict[str, Any]] = {}
+
+    def write(self, table: str, rows: pa.Table) -> None:
+        """Write rows as one part. Empty rows write nothing.
+
+        Raises:
+            ValueError: the stage does not declare the table, or the rows do not have its schema.
+        """
+        if table not in (*self._plan.stage.writes, REJECTS.name):
+            raise ValueError(f"stage {self._plan.stage.name} does not declare the table {table}")
+        if not rows.schema.equals(TABLES[table].schema):
+            raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
+        if rows.num_rows:
+            self._add(table, encode(rows), rows.num_rows)
+
+    def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
+        """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in here."""
+        length = len(next(iter(columns.values())))
+        named = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
+        self.write(REJECTS.name, REJECTS.rows(named | columns))
+
+    def count(self, step: FunnelStep) -> None:
+        """Add a step to the funnel."""
+        self.funnel.append(step)
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        """Say how much of the stage is done; a total that is not known is None."""
+        self._report(done, total)
+
+    @contextmanager
+    def unit(self, name: str, basis: str) -> Iterator[Unit]:
+        """Work that is not repeated while its basis stands: look at `done`, then write its parts inside the block.
+
+        Args:
+            name: what the unit is, unique within the stage.
+            basis: a hash of everything the unit depends on, besides the stage, its version and its settings.
+        """
+        stage = self._plan.stage
+        key = key_of(SCHEMA_VERSION, stage.name, stage.version, self._plan.settings, name, basis)
+        record = f"progress/{stage.name}/{key}.json"
+        found = self._find(key, record)
+        self._unit = found or Unit(done=False)
+        try:
+            yield self._unit
+        finally:
+            unit, self._unit = self._unit, None
+        self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
+        if not found:
+            self._store.write(record, json.dumps(self.units[key]).encode())
+
+    def _find(self, key: str, record: str) -> Unit | None:
+        data = self._store.read(record)
+        raw = json.loads(data) if data else self._known.get(key)
+        if raw is None:
+            return None
+        unit = Unit(done=True, facts=raw["facts"])
+        for table, parts in raw["parts"].items():
+            taken = [self._take(table, Part(**part)) for part in parts]
+            unit.parts[table] = [part for part in taken if part]
+            if len(unit.parts[table]) != len(parts):
+                self._give_back(unit)
+                return None
+        return unit
+
+    def _take(self, table: str, part: Part) -> Part | None:
+        """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
+        data = self._store.read(part.file)
+        if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
+            return None
+        return self._add(table, data, part.rows)
+
+    def _give_back(self, unit: Unit) -> None:
+        for table, parts in unit.parts.items():
+            del self.parts[table][len(self.parts[table]) - len(parts) :]
+
+    def _add(self, table: str, data: bytes, rows: int) -> Part:
+        sha = hashlib.sha256(data).hexdigest()
+        number = len(self.parts[table])
+        part = Part(f"tables/{table}/{self._plan.stage.name}-{number:05d}-{sha[:8]}.parquet", rows, len(data), sha)
+        if self._store.size(part.file) != part.size:
+            self._store.write(part.file, data)
+        self.parts[table].append(part)
+        if self._unit is not None:
+            self._unit.parts.setdefault(table, []).append(part)
+        return part
+
+    def close(self) -> dict[str, list[Part]]:
+        """Give every declared table at least one part, so that its file pattern always opens; return all parts."""
+        for table in self._plan.stage.writes:
+            if not self.parts[table]:
+                self._add(table, encode(TABLES[table].empty()), 0)
+        return dict(self.parts)
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Parquet bytes of a table: the same rows always give the same bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.combine_chunks(), sink, compression="zstd", row_group_size=1 << 16)
+    return bytes(sink.getvalue())
+
+
+def _plain(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
+    return {table: [asdict(part) for part in of_table] for table, of_table in parts.items()}

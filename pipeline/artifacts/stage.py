@@ -1,0 +1,105 @@
+"""What a stage declares about itself, and what its manifest records."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from schemas.tables import SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage's name, what it reads and writes. Raise `version` whenever its output changes for the same input."""
+
+    name: str
+    version: int
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file of a table."""
+
+    file: str
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class FunnelStep:
+    """Rows into and out of one step, with the dropped ones by reason. A filter's rows add up."""
+
+    step: str
+    unit_in: str
+    rows_in: int
+    unit_out: str
+    rows_out: int
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lost = self.rows_in - self.rows_out - sum(self.dropped.values())
+        if self.unit_in == self.unit_out and lost:
+            raise AssertionError(f"{self.step}: {lost} rows vanished without a reason")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record of a complete stage."""
+
+    stage: str
+    fingerprint: str
+    inputs: dict[str, str]
+    settings: dict[str, Any]
+    outputs: dict[str, list[Part]]
+    funnel: list[FunnelStep]
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def rows(self, table: str) -> int:
+        return sum(part.rows for part in self.outputs.get(table, []))
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Manifest":
+        raw = json.loads(data)
+        raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
+        raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
+        return cls(**raw)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a stage would run on, whether it stands, and if not, why it has to run."""
+
+    stage: Stage
+    fingerprint: str
+    inputs: dict[str, str]
+    settings: dict[str, Any]
+    reason: str | None
+
+    @property
+    def stands(self) -> bool:
+        return self.reason is None
+
+
+def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) -> str:
+    """Identify all that can change a stage's output: the stage, its version, its inputs and its settings."""
+    return key_of(SCHEMA_VERSION, stage.name, stage.version, inputs, settings)
+
+
+def key_of(*basis: object) -> str:
+    """A short hash of plain values."""
+    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digest(parts: list[Part]) -> str:
+    """Identify a table's content by that of its parts."""
+    return key_of(*(part.sha256 for part in parts))

@@ -1,0 +1,40 @@
+"""Everything Darklode raises on purpose.
+
+DarklodeError
+├── SettingsError        an unknown key, a value out of bounds
+├── InputError           a path, file or column that cannot be read at all
+│   └── TooManyRejects   so many bad rows that the mapping must be wrong
+├── ArtifactError        a run folder that is locked, incomplete or not a run
+├── MissingPart          a package, server or key that a setting asks for
+└── ExportError          a run that the format cannot hold
+
+Each message says what was wrong, where, and what to do next. A bad row is no error: it goes to `rejects`.
+"""
+
+
+class DarklodeError(Exception):
+    """Base of all errors that a user can mend; the command line prints it without a traceback."""
+
+
+class SettingsError(DarklodeError):
+    """A setting that is unknown or out of bounds."""
+
+
+class InputError(DarklodeError):
+    """An input that cannot be read at all."""
+
+
+class TooManyRejects(InputError):
+    """More rows were unreadable than `ingest.max_reject_share` allows."""
+
+
+class ArtifactError(DarklodeError):
+    """A run folder that is locked, incomplete, damaged or not a run."""
+
+
+class MissingPart(DarklodeError):
+    """Something that a setting asks for is not installed, not reachable or not configured."""
+
+
+class ExportError(DarklodeError):
+    """The run does not hold what the export format needs."""

@@ -1,0 +1,1 @@
+"""The language of the project: one Arrow schema per table, and the settings types."""

@@ -1,0 +1,129 @@
+"""Every setting, its default and its bounds. Where a default is a paper's, the description says so."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """Settings are read once and never change; a key that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class DocumentColumns(Section):
+    """Names of the source's columns (or front-matter keys, or HTML meta names)."""
+
+    doc_id: str | None = Field(None, description="null: the first present of doc_id, _id, id, docid")
+    title: str | None = Field(None, description="null: title")
+    text: str | None = Field(None, description="null: the first present of text, body, content, contents")
+    url: str | None = Field(None, description="null: url")
+    tenant: str | None = Field(None, description="null: tenant")
+
+
+class QueryColumns(Section):
+    """Names of the source's columns."""
+
+    query_id: str | None = Field(None, description="null: the first present of query_id, _id, id, qid")
+    text: str | None = Field(None, description="null: the first present of text, query, user_query")
+    timestamp: str | None = Field(None, description="null: timestamp")
+    count: str | None = Field(None, description="null: count")
+    tenant: str | None = Field(None, description="null: tenant")
+
+
+class DocumentSource(Section):
+    format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field(
+        "auto", description="auto: by the path's ending, or by what the folder holds"
+    )
+    columns: DocumentColumns = DocumentColumns()
+
+
+class QuerySource(Section):
+    format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field(
+        "auto", description="auto: by the path's ending, or by what the folder holds"
+    )
+    columns: QueryColumns = QueryColumns()
+
+
+class IngestSettings(Section):
+    documents: DocumentSource = DocumentSource()
+    queries: QuerySource = QuerySource()
+    tenant: str = Field("default", min_length=1, description="tenant of every row that does not name its own")
+    max_row_bytes: int = Field(16_000_000, gt=0, description="a longer line, row or file is rejected, not read")
+    max_reject_share: Share = Field(
+        0.2, description="fail when a larger share of the rows cannot be read: a wrong mapping, not a small dataset"
+    )
+
+
+class CleanSettings(Section):
+    keep_all: bool = Field(False, description="let every query through (test collections); nothing is dropped")
+    noise: bool = Field(True, description="drop code, stack traces, log lines, test strings and empty queries")
+    mask_personal_data: bool = Field(
+        True, description="mask e-mail addresses, phone and card numbers, IP addresses and tokens"
+    )
+    min_percentile: float = Field(25, ge=0, le=100, description="drop shorter word counts (DevRev-Search, 3.1)")
+    max_percentile: float = Field(75, ge=0, le=100, description="drop longer word counts (DevRev-Search, 3.1)")
+    language: str | None = Field("en", description="keep this language, ISO 639 code; null keeps all")
+    language_score: Share = Field(0.5, description="another language counts only from this probability on")
+    deduplicate: bool = Field(True, description="keep one of the queries that differ in case and white space only")
+    clusters: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
+        "auto", description="k-means clusters per tenant; auto: 10·√n, at most n"
+    )
+    per_cluster: int = Field(1, ge=0, description="queries kept per cluster, nearest its centre; 0 keeps all")
+
+
+class ChunkSettings(Section):
+    size: int = Field(500, gt=0, description="longest chunk, in characters (DevRev-Search, 3.2)")
+    overlap: int = Field(0, ge=0, description="characters shared by neighbours (DevRev-Search: none)")
+
+
+class PoolSettings(Section):
+    retrievers: tuple[str, ...] = Field((), description="their names, in order; empty: the preset's")
+    depth: int = Field(60, gt=0, description="candidates from each retriever (DevRev-Search, 3.3)")
+    search_depth: int = Field(420, gt=0, description="length of the lists kept for the audit (DevRev-Search, A.2)")
+    rule: Literal["union", "fused"] = Field(
+        "union", description="union of the top `depth`, or the best `budget` by reciprocal-rank fusion"
+    )
+    budget: int = Field(150, gt=0, description="candidates per query under the rule `fused`")
+
+
+class JudgeSettings(Section):
+    kind: Literal["embedded"] = Field("embedded", description="embedded: a label-free scorer, weak, and no LLM")
+    threshold: Share = Field(0.5, description="relevant from this probability on")
+
+
+class SplitSettings(Section):
+    test_share: Share = Field(0.25, description="share of queries held out as test (DevRev-Search: 92 of 383)")
+    validation_share: Share = Field(0.1, description="share of the rest used for validation (ScalingNote: 9:1)")
+
+
+class TripletSettings(Section):
+    negatives: int = Field(16, gt=0, description="hard negatives per positive (DevRev-Search, A.4)")
+    margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
+
+
+class AuditSettings(Section):
+    bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
+
+
+class CardSettings(Section):
+    name: str = Field("", description="the dataset's name; empty: the run folder's")
+    license: str = Field("unknown", description="licence of the documents and queries")
+
+
+class Settings(Section):
+    """All settings of `build-benchmark`; a section is all that its stage may see."""
+
+    seed: int = Field(13, ge=0, description="seeds sampling, clustering, splits and intervals")
+    ingest: IngestSettings = IngestSettings()
+    clean: CleanSettings = CleanSettings()
+    chunk: ChunkSettings = ChunkSettings()
+    pool: PoolSettings = PoolSettings()
+    judge: JudgeSettings = JudgeSettings()
+    split: SplitSettings = SplitSettings()
+    triplets: TripletSettings = TripletSettings()
+    audit: AuditSettings = AuditSettings()
+    card: CardSettings = CardSettings()
