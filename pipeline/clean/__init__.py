@@ -1,0 +1,90 @@
+"""Cleaning the query log (DevRev-Search, 3.1): noise, length, language, exact duplicates, diversity, in this order.
+
+Each filter says of every query why it goes, or that it stays. What goes is in `rejects`; what is dropped because
+another query says the same names that query.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts import FunnelStep, Output, Stage, Tables
+from pipeline.clean.diversity import pick_representatives
+from pipeline.clean.duplicates import drop_duplicates
+from pipeline.clean.language import drop_other_languages
+from pipeline.clean.length import count_words, drop_extremes
+from pipeline.clean.noise import drop_noise
+from pipeline.clean.personal_data import mask
+from pipeline.clean.sifted import Sifted, credit
+from pipeline.errors import InputError
+from schemas.settings import CleanSettings
+from schemas.tables import CLEANED_QUERIES, RAW_QUERIES
+
+CLEAN = Stage("clean", 1, ("raw_queries",), ("cleaned_queries",))
+
+Filter = Callable[[pa.Table], Sifted]
+
+
+def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int) -> None:
+    """Clean a query log.
+
+    Args:
+        tables: holds `raw_queries`.
+        output: takes `cleaned_queries` and `rejects`.
+        settings: which filters, how strict; `keep_all` lets every query through and only describes it.
+        seed: of the clustering.
+
+    Raises:
+        InputError: no query passed.
+    """
+    queries = _working_table(tables.read("raw_queries"), settings)
+    for number, (name, sieve) in enumerate(_filters(settings, seed)):
+        output.progress(number, 5)
+        queries = _apply(name, sieve(queries), output, settings.keep_all)
+    if not queries.num_rows:
+        raise InputError("cleaning dropped every query; see the table rejects, and loosen the settings under clean")
+    columns = {name: queries[name] for name in CLEANED_QUERIES.schema.names}
+    output.write(
+        "cleaned_queries", CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    )
+
+
+def _filters(settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
+    return [
+        ("noise", lambda queries: drop_noise(queries, settings)),
+        ("length", lambda queries: drop_extremes(queries, settings)),
+        ("language", lambda queries: drop_other_languages(queries, settings)),
+        ("duplicates", lambda queries: drop_duplicates(queries, settings)),
+        ("diversity", lambda queries: pick_representatives(queries, settings, seed)),
+    ]
+
+
+def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
+    text = pc.utf8_trim_whitespace(raw["text"])
+    if settings.mask_personal_data:
+        text = mask(text)
+    queries = raw.select(["tenant", "query_id"]).append_column("text", text)
+    return queries.append_column("n_represented", raw["count"]).append_column("n_words", count_words(text))
+
+
+def _apply(step: str, sifted: Sifted, output: Output, keep_all: bool) -> pa.Table:
+    if keep_all:
+        sifted = Sifted.all_kept(sifted.queries)
+    queries, dropped = sifted.queries, sifted.dropped
+    gone = queries.filter(dropped)
+    reasons = sifted.reasons.filter(dropped)
+    kept = credit(sifted)
+    if gone.num_rows:
+        columns = {
+            "tenant": gone["tenant"],
+            "id": gone["query_id"],
+            "payload": pc.utf8_slice_codeunits(gone["text"], 0, 500),
+        }
+        by = sifted.represented_by.filter(dropped)
+        output.reject(f"clean.{step}", RAW_QUERIES.name, columns | {"reason": reasons, "represented_by": by})
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(reasons).to_pylist()}
+    output.count(
+        FunnelStep(f"clean.{step}", "queries", queries.num_rows, "queries", kept.num_rows, dict(sorted(counts.items())))
+    )
+    return kept
