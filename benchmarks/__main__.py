@@ -1,0 +1,6 @@
+"""Run all benchmarks, one after another."""
+
+import runpy
+
+for name in ("quality", "judge_quality", "cost"):
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__")

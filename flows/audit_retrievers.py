@@ -1,0 +1,38 @@
+"""audit-retrievers: measure the retrievers of a finished run again, with other settings or after other labels."""
+
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_table_artifact
+
+from flows.build_benchmark import audit_step, finish, record, recorded
+from flows.config import merge, resolve
+from flows.steps import run_step
+from pipeline.artifacts import Run
+from schemas.settings import Settings
+
+
+@flow(name="audit-retrievers", persist_result=False)
+def audit_retrievers(out: str, settings: dict[str, Any] | None = None) -> None:
+    """Redo the audit of a run and its card.
+
+    Args:
+        out: the run's folder or s3:// prefix.
+        settings: what differs from the run's own settings, in the sections audit and seed.
+    """
+    run = Run(out)
+    with run.lock():
+        docs, queries, before = recorded(run)
+        chosen = resolve(merge(before.model_dump(mode="json"), settings or {}))
+        run_step(run, audit_step(chosen))
+        record(run, docs, queries, chosen)
+        finish(run, chosen)
+        show(run, chosen)
+
+
+def show(run: Run, settings: Settings) -> None:
+    """Publish the audit as Prefect artifacts."""
+    for table in ("audit_retrievers", "audit_overlap"):
+        rows = run.tables(table).read(table).to_pylist()
+        depths = f"recall at {settings.pool.search_depth}, leave-one-out at {settings.pool.depth}"
+        create_table_artifact(rows, key=table.replace("_", "-"), description=depths)

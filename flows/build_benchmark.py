@@ -1,0 +1,151 @@
+"""build-benchmark: documents and a query log in, a judged benchmark and triplets out."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+
+from flows import tools
+from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
+from flows.steps import Step, run_step
+from pipeline.artifacts import Run, key_of
+from pipeline.audit import AUDIT, audit
+from pipeline.card import card
+from pipeline.chunk import CHUNK, chunk
+from pipeline.clean import CLEAN, clean
+from pipeline.errors import ArtifactError
+from pipeline.funnel import FUNNEL_STAGE, funnel
+from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, ingest_queries, source_fingerprint
+from pipeline.judge import JUDGE, judge
+from pipeline.pool import POOL_STAGE, pool
+from pipeline.search import SEARCH, search
+from pipeline.split import SPLIT, split
+from pipeline.triplets import TRIPLETS_STAGE, triplets
+from pipeline.views import views_sql
+from schemas.settings import Section, Settings
+
+
+@flow(name="build-benchmark", persist_result=False)
+def build_benchmark(
+    docs: str,
+    queries: str,
+    out: str,
+    preset: str = DEFAULT_PRESET,
+    settings: dict[str, Any] | None = None,
+) -> None:
+    """Build a labelled dataset; run again, it does only what changed.
+
+    Args:
+        docs: file or folder of documents.
+        queries: file or folder of queries.
+        out: the run's folder or s3:// prefix.
+        preset: where the settings start from.
+        settings: what differs from the preset, as nested sections.
+    """
+    chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
+    run = Run(out)
+    with run.lock():
+        record(run, docs, queries, chosen)
+        for step in steps(docs, queries, chosen):
+            run_step(run, step)
+        finish(run, chosen)
+
+
+def steps(docs: str, queries: str, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    ingest, seed = settings.ingest, settings.seed
+    retrievers, judge_for = tools.retrievers(settings.pool), tools.judge_for(settings.judge)
+    return [
+        Step(
+            INGEST_DOCUMENTS,
+            plain(ingest, leave="queries"),
+            lambda _, output: ingest_documents(docs, output, ingest),
+            lambda: {"the documents' files": source_fingerprint(docs)},
+        ),
+        Step(
+            INGEST_QUERIES,
+            plain(ingest, leave="documents"),
+            lambda _, output: ingest_queries(queries, output, ingest),
+            lambda: {"the queries' files": source_fingerprint(queries)},
+        ),
+        Step(
+            CLEAN,
+            plain(settings.clean) | {"seed": seed},
+            lambda tables, output: clean(tables, output, settings.clean, seed=seed),
+        ),
+        Step(
+            SPLIT,
+            plain(settings.split) | {"seed": seed},
+            lambda tables, output: split(tables, output, settings.split, seed=seed),
+        ),
+        Step(CHUNK, plain(settings.chunk), lambda tables, output: chunk(tables, output, settings.chunk)),
+        Step(
+            SEARCH,
+            {"retrievers": list(retrievers), "search_depth": settings.pool.search_depth},
+            lambda tables, output: search(tables, output, settings.pool, retrievers=retrievers),
+        ),
+        Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
+        Step(
+            JUDGE,
+            plain(settings.judge),
+            lambda tables, output: judge(tables, output, settings.judge, judge_for=judge_for),
+        ),
+        Step(
+            TRIPLETS_STAGE, plain(settings.triplets), lambda tables, output: triplets(tables, output, settings.triplets)
+        ),
+        audit_step(settings),
+    ]
+
+
+def finish(run: Run, settings: Settings) -> None:
+    """Write what lies beside the tables: the funnel, the views for DuckDB and the dataset card."""
+    steps_so_far = {name: [asdict(step) for step in found.funnel] for name, found in run.manifests().items()}
+    steps_so_far.pop(FUNNEL_STAGE.name, None)
+    run_step(
+        run,
+        Step(
+            FUNNEL_STAGE, {}, lambda _, output: funnel(run, output), lambda: {"the other stages": key_of(steps_so_far)}
+        ),
+    )
+    run.store.write("views.sql", views_sql(run).encode())
+    text = card(run, settings)
+    run.store.write("README.md", text.encode())
+    create_markdown_artifact(text, key="dataset-card", description=run.store.url)
+
+
+def record(run: Run, docs: str, queries: str, settings: Settings) -> None:
+    """Note what the run is made from: `darklode status` and `darklode audit` read it."""
+    chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    run.store.write("settings.yaml", chosen.encode())
+    run.store.write("inputs.json", json.dumps({"docs": docs, "queries": queries}, indent=1).encode())
+
+
+def recorded(run: Run) -> tuple[str, str, Settings]:
+    """Documents, queries and settings of a run.
+
+    Raises:
+        ArtifactError: the folder holds no run.
+    """
+    inputs, settings = run.store.read("inputs.json"), run.store.read("settings.yaml")
+    if inputs is None or settings is None:
+        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+    paths = json.loads(inputs)
+    return paths["docs"], paths["queries"], resolve(yaml.safe_load(settings))
+
+
+def audit_step(settings: Settings) -> Step:
+    """The audit, which the flow audit-retrievers runs alone."""
+    depth, seed = settings.pool.depth, settings.seed
+    return Step(
+        AUDIT,
+        plain(settings.audit) | {"depth": depth, "seed": seed},
+        lambda tables, output: audit(tables, output, settings.audit, depth=depth, seed=seed),
+    )
+
+
+def plain(section: Section, leave: str = "") -> dict[str, Any]:
+    """A section as plain values, for the fingerprint; `leave` names a key that the stage does not read."""
+    return section.model_dump(mode="json", exclude={leave})

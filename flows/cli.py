@@ -1,0 +1,216 @@
+"""darklode: the command line."""
+
+import atexit
+import csv
+import json
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import click
+import typer
+from rich.markup import escape
+
+from flows.config import DEFAULT_PRESET, load_settings, overrides
+from flows.console import console, errors, reporter, show
+from flows.doctor import examine
+from flows.reporting import reporting
+from flows.server import prefect_server
+from pipeline.artifacts import Run
+from pipeline.errors import DarklodeError
+from pipeline.export import FORMATS, export
+from pipeline.views import query as run_sql
+
+app = typer.Typer(
+    name="darklode",
+    help="Labelled retrieval data from documents, query logs and clicks.\n\n"
+    "Start with [bold]darklode build --docs DOCS --queries QUERIES --out RUN[/bold]; "
+    "a second call with the same --out does only what changed.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. pool.depth=100. May be given again."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(show_version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+    """Options of every command."""
+    if show_version:
+        console.print(f"darklode {version('darklode')}")
+        raise typer.Exit
+
+
+@app.command(
+    epilog="Example: darklode build --docs handbook/ --queries queries.csv --out runs/first --set clean.language=null"
+)
+def build(
+    docs: Annotated[
+        str, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
+    ],
+    queries: Annotated[str, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")],
+    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")],
+    preset: Annotated[
+        str, typer.Option(help="Where the settings start from; `darklode doctor` lists them.")
+    ] = DEFAULT_PRESET,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings; overrides the preset.")] = None,
+    assignments: SetOption = None,
+    keep_all_queries: Annotated[
+        bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
+    ] = False,
+) -> None:
+    """Build a judged benchmark and triplets from documents and a query log."""
+    extra = ["clean.keep_all=true"] if keep_all_queries else []
+    settings = load_settings(preset, config, [*(assignments or []), *extra])
+    with prefect_server() as ready, reporting(reporter()):
+        from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)
+
+        ready()
+        build_benchmark(docs, queries, out, preset, settings.model_dump(mode="json"))
+    _summarise(Run(out))
+
+
+@app.command()
+def audit(run: RunArgument, assignments: SetOption = None) -> None:
+    """Measure again what each retriever contributes to a finished run."""
+    with prefect_server() as ready, reporting(reporter()):
+        from flows.audit_retrievers import audit_retrievers  # noqa: PLC0415
+
+        ready()
+        audit_retrievers(run, overrides(assignments or []))
+    _show_audit(Run(run))
+
+
+@app.command()
+def status(
+    run: RunArgument,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show the settings in force, as YAML for --config.")
+    ] = False,
+) -> None:
+    """Show a run's stages, and what the next build would redo and why."""
+    from flows.outlook import outlook, settings_of  # noqa: PLC0415
+
+    if settings:
+        sys.stdout.write(settings_of(Run(run)))
+    else:
+        show(outlook(Run(run)), Run(run).store.url)
+
+
+@app.command(epilog='Example: darklode query runs/first "SELECT split, count(*) AS n FROM triplets GROUP BY split"')
+def query(
+    run: RunArgument,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="DuckDB SQL; every table of the run is a view.")],
+    form: Annotated[
+        Literal["table", "csv", "json"], typer.Option("--format", help="How to print the answer.")
+    ] = "table",
+) -> None:
+    """Ask a run's tables in SQL."""
+    answer = run_sql(Run(run), sql)
+    if form == "table":
+        show(answer, f"{answer.num_rows:,} rows")
+    elif form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(answer.column_names)
+        writer.writerows(row.values() for row in answer.to_pylist())
+    else:
+        sys.stdout.write(json.dumps(answer.to_pylist(), default=str, ensure_ascii=False, indent=1) + "\n")
+
+
+@app.command(name="export")
+def export_command(
+    run: RunArgument,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    to: Annotated[Path, typer.Option(help="A new or empty folder.")],
+) -> None:
+    """Write a run in a format that evaluators and trainers read."""
+    for path in export(Run(run), form, to):
+        console.print(str(path), soft_wrap=True)
+
+
+@app.command()
+def doctor() -> None:
+    """Check what is installed and reachable, and what each preset needs."""
+    rows, healthy = examine()
+    show(rows, f"darklode {version('darklode')}")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+FUNNEL_BY_STEP = """
+    SELECT step, any_value(rows_in) AS "in", any_value(unit_in) AS what, any_value(rows_out) AS "out",
+           any_value(unit_out) AS "is",
+           string_agg(format('{} {:t,}', reason, dropped), ', ' ORDER BY dropped DESC, reason) AS dropped
+    FROM funnel GROUP BY position, step ORDER BY position
+"""
+
+
+def _summarise(run: Run) -> None:
+    console.print()
+    show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
+    _show_audit(run)
+    sample = "SELECT query, positive, negatives[1] AS hardest_negative FROM triplets ORDER BY hash(triplet_id) LIMIT 3"
+    show(run_sql(run, sample), "Three of the triplets")
+    judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
+    if judges.num_rows:
+        console.print("[yellow]Labels by the embedded scorer, not by an LLM: weak, for a first look only.[/yellow]")
+    for name, what in PLACES.items():
+        console.print(f"{what:<22} {run.store.url}/{name}", soft_wrap=True)
+
+
+PLACES = {
+    "README.md": "dataset card",
+    "tables/": "tables (Parquet)",
+    "tables/triplets/": "triplets",
+    "views.sql": "views for DuckDB",
+    "settings.yaml": "settings in force",
+}
+
+
+def _show_audit(run: Run) -> None:
+    audit = """
+        SELECT retriever, recall, recall_low AS low, recall_high AS high, leave_one_out,
+               leave_one_out_low AS loo_low, leave_one_out_high AS loo_high, unique_positives AS "unique"
+        FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever
+    """
+    show(run_sql(run, audit), "Audit: recall of each list alone; of the pool without it (95 % intervals)")
+    console.print("[dim]A retriever's own positives count toward it: what no retriever found was never judged.[/dim]\n")
+
+
+def guarded() -> int:
+    """Run the command; what a user can mend becomes one message on stderr. Returns the exit code."""
+    try:
+        app(standalone_mode=False)
+    except DarklodeError as error:
+        errors.print("[red]error:[/red]", escape(str(error)), soft_wrap=True)
+        return 1
+    except typer.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        errors.print("stopped; the same command goes on from here")
+        return 130
+    return 0
+
+
+def main() -> NoReturn:
+    """Entry point of the command `darklode`.
+
+    It leaves without tearing the interpreter down: Prefect's threads still hold modules then, of which DuckDB would
+    complain at length on stderr.
+    """
+    code = guarded()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

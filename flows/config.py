@@ -1,0 +1,143 @@
+"""Settings from a preset, a file and the command line, each overriding the one before it."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from pipeline.errors import SettingsError
+from schemas.settings import Settings
+
+DEFAULT_PRESET = "embedded"
+
+
+def presets() -> list[str]:
+    """Names of the presets that come with Darklode."""
+    return sorted(item.name.removesuffix(".yaml") for item in files("flows").joinpath("presets").iterdir())
+
+
+def load_settings(
+    preset: str = DEFAULT_PRESET, config: Path | None = None, assignments: Sequence[str] = ()
+) -> Settings:
+    """Settings in force: the preset, then the file, then each `section.key=value` (the value is YAML).
+
+    Raises:
+        SettingsError: an unknown preset or key (with the nearest known one), a value out of bounds, a file that is
+            not YAML.
+    """
+    values = _preset(preset)
+    if config:
+        values = merge(values, _yaml(config.read_text(encoding="utf-8") if config.is_file() else None, str(config)))
+    return resolve(merge(values, overrides(assignments)))
+
+
+def overrides(assignments: Sequence[str]) -> dict[str, Any]:
+    """Nested sections from `section.key=value` texts; a later one wins.
+
+    Raises:
+        SettingsError: a text of another form, or a value that is not YAML.
+    """
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        values = merge(values, _assignment(assignment))
+    return values
+
+
+def resolve(values: Mapping[str, Any]) -> Settings:
+    """Settings from nested plain values.
+
+    Raises:
+        SettingsError: as for `load_settings`.
+    """
+    _check_keys(values)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "int")
+        raise SettingsError(f"{where}: {first['msg'].lower()} (got {first['input']!r})") from error
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `over` in their places; sections merge, values replace."""
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Dotted names of all settings."""
+    keys = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            keys += known_keys(kind, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """A phrase that names the nearest known name, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+
+
+def _preset(name: str) -> dict[str, Any]:
+    if name not in presets():
+        raise SettingsError(f"there is no preset {name}; {nearest(name, presets())}")
+    return _yaml(files("flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
+
+
+def _yaml(text: str | None, where: str) -> dict[str, Any]:
+    if text is None:
+        raise SettingsError(f"there is no settings file {where}")
+    try:
+        values = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{where} is not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise SettingsError(f"{where} must hold sections such as clean: and pool:")
+    return values
+
+
+def _assignment(text: str) -> dict[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--set takes section.key=value, not {text!r}")
+    nested: Any = _scalar(value, text)
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return dict(nested)
+
+
+def _scalar(value: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"--set {text}: the value is not YAML") from error
+
+
+def _check_keys(values: Mapping[str, Any]) -> None:
+    known = known_keys()
+    sections = {key.rpartition(".")[0] for key in known}
+    sections |= {section.rpartition(".")[0] for section in sections} | {""}
+    for path, value in _leaves(values):
+        if path in sections and value is not None and not isinstance(value, Mapping):
+            raise SettingsError(f"{path} is a section; set {path}.<key>")
+        if path not in known and path not in sections:
+            raise SettingsError(f"there is no setting {path}; {nearest(path, known)}")
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        inner = isinstance(value, Mapping)
+        found += _leaves(value, f"{prefix}{key}.") if inner else [(f"{prefix}{key}", value)]
+    return found

@@ -1,0 +1,119 @@
+"""What a person at a terminal sees: progress bars, tables, and plain lines where there is no terminal."""
+
+import sys
+import time
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from flows.reporting import summary
+from pipeline.artifacts import Manifest
+
+PIPE_WIDTH = 140  # columns where there is no terminal to ask
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+errors = Console(stderr=True, highlight=False)
+
+CELL_CHARACTERS = 100
+
+
+class Bars:
+    """One progress bar per stage, with counts and time left."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description:<18}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._task: TaskID | None = None
+
+    def start(self, stage: str, reason: str) -> None:
+        """Show a bar; its total is not known yet."""
+        self._task = self._progress.add_task(stage, total=None)
+        self._progress.start()
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """Replace the bar by a line."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._progress.stop()
+            self._task = None
+        console.print(line(stage, manifest, redone))
+
+
+class Lines:
+    """One line when a stage starts and one when it ends, for logs and pipes."""
+
+    SECONDS = 30
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def start(self, stage: str, reason: str) -> None:
+        """Say that it starts, and why."""
+        self._told = time.monotonic()
+        console.print(f"{stage}: {escape(reason)}", soft_wrap=True)
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        """Say how far it is, not more often than every half a minute."""
+        if time.monotonic() - self._told > self.SECONDS:
+            self._told = time.monotonic()
+            console.print(f"{stage}: {done:,} of {total:,}" if total else f"{stage}: {done:,}")
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """Say what came out."""
+        console.print(line(stage, manifest, redone), soft_wrap=True)
+
+
+def line(stage: str, manifest: Manifest, redone: bool) -> str:
+    """A finished stage in one line."""
+    how = f"[dim]{manifest.seconds:.1f} s[/dim]" if redone else "[dim]stands[/dim]"
+    return f"[green]✓[/green] {stage:<17} {escape(summary(manifest))}  {how}"
+
+
+def reporter() -> Bars | Lines:
+    """Bars on a terminal, lines elsewhere."""
+    return Bars() if console.is_terminal else Lines()
+
+
+def show(rows: pa.Table, title: str) -> None:
+    """Print a table; long cells are cut, numbers stand to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for field in rows.schema:
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        table.add_column(field.name, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows.to_pylist():
+        table.add_row(*[cell(value) for value in row.values()])
+    console.print(table)
+    console.print()
+
+
+def cell(value: object) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    text = " ".join(text.split())
+    return escape(text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…")

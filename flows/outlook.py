@@ -1,0 +1,34 @@
+"""What a run holds, and what the next build would redo and why."""
+
+import pyarrow as pa
+
+from flows.build_benchmark import recorded, steps
+from flows.reporting import summary
+from pipeline.artifacts import Run
+from pipeline.errors import InputError
+
+SCHEMA = pa.schema([("stage", pa.string()), ("state", pa.string()), ("result", pa.string()), ("seconds", pa.float64())])
+
+
+def outlook(run: Run) -> pa.Table:
+    """One row per stage: its state (stands, or why it would be redone), what it made and how long that took.
+
+    A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
+    """
+    docs, queries, settings = recorded(run)
+    rows = []
+    for step in steps(docs, queries, settings):
+        try:
+            state = step.plan(run).reason or "stands"
+        except InputError as error:
+            state = str(error)
+        manifest = run.manifest(step.stage)
+        result, seconds = (summary(manifest), manifest.seconds) if manifest else (None, None)
+        rows.append({"stage": step.stage.name, "state": state, "result": result, "seconds": seconds})
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def settings_of(run: Run) -> str:
+    """The settings in force, as YAML that `--config` takes."""
+    recorded(run)
+    return (run.store.read("settings.yaml") or b"").decode()

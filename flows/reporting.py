@@ -1,0 +1,61 @@
+"""Who is told how a flow goes on: the terminal, or a worker's log."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from pipeline.artifacts import Manifest
+
+
+class Reporter(Protocol):
+    """Follows the stages of a flow."""
+
+    def start(self, stage: str, reason: str) -> None:
+        """A stage begins, for this reason."""
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        """So much of it is done."""
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """It is complete; not redone means that an earlier result stands."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def start(self, stage: str, reason: str) -> None:
+        """Say nothing."""
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        """Say nothing."""
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """Say nothing."""
+
+
+_current: ContextVar[Reporter] = ContextVar("reporter", default=Silent())  # noqa: B039 (it holds no state)
+
+
+def reporter() -> Reporter:
+    """The reporter of the running flow."""
+    return _current.get()
+
+
+@contextmanager
+def reporting(to: Reporter) -> Iterator[None]:
+    """Let flows that run inside the block report to `to`."""
+    token = _current.set(to)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def summary(manifest: Manifest) -> str:
+    """What went in and came out of a stage, in one line."""
+    if not manifest.funnel:
+        tables = [f"{sum(part.rows for part in parts):,} {name}" for name, parts in manifest.outputs.items()]
+        return ", ".join(tables)
+    first, last = manifest.funnel[0], manifest.funnel[-1]
+    return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}"
