@@ -8,8 +8,8 @@ from pipeline.errors import SettingsError
 from pipeline.judges.embedded import EmbeddedJudge
 from pipeline.judges.port import Judge
 from pipeline.retrievers.embedded import EMBEDDED
-from pipeline.retrievers.terms import TermSpace
 from pipeline.search import Factory
+from pipeline.terms import TermSpace
 from schemas.settings import JudgeSettings, PoolSettings
 
 

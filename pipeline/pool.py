@@ -1,7 +1,5 @@
 """The candidates to judge, from each retriever's list."""
 
-import pyarrow as pa
-
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from pipeline.errors import SettingsError
 from schemas.settings import PoolSettings
@@ -9,7 +7,7 @@ from schemas.tables import POOL
 
 POOL_STAGE = Stage("pool", 1, ("queries", "rankings"), ("pool",))
 
-PART_ROWS = 1 << 20
+PART_ROWS = 1 << 18
 
 # Sums of decimals are exact, so that the order in which DuckDB's threads add them cannot change a score.
 FUSED = "sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12)))"
@@ -48,16 +46,15 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
         SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
     values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.rule == "fused" else {})
-    with tables.connect() as connection:
-        for batch in connection.sql(query, params=values).to_arrow_reader(PART_ROWS):
-            output.write("pool", POOL.rows(dict(zip(batch.schema.names, batch.columns, strict=True))))
+    for rows in tables.stream(query, values, PART_ROWS):
+        output.write("pool", POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     _count(tables, output)
 
 
 def _count(tables: Tables, output: Output) -> None:
     queries = tables.rows("queries")
-    served: pa.Table = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
-    found = served["n"][0].as_py()
+    served = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
+    found = int(served["n"][0].as_py())
     candidates = sum(part.rows for part in output.parts["pool"])
     dropped = {"no candidate found": queries - found} if queries > found else {}
     output.count(FunnelStep("pool", "queries", queries, "candidates", candidates, dropped))

@@ -76,7 +76,7 @@ def _search_tenant(
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
         corpus = Corpus(chunks.batches, chunks.n, Path(scratch))
         for name, build in retrievers.items():
-            with output.unit(f"{chunks.tenant}/{name}", mark) as unit:
+            with output.unit(f"{chunks.tenant!r} {name!r}", mark) as unit:
                 if not unit.done:
                     for rows in _lists(build(corpus), name, chunks, queries, depth):
                         output.write("rankings", rows)

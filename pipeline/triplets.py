@@ -13,72 +13,85 @@ TRIPLETS_STAGE = Stage("triplets", 1, ("queries", "chunks", "rankings", "pool", 
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
+TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, sha256(text) AS text_hash FROM chunks"
+
+# NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
 POSITIVES = """
     CREATE TEMP TABLE positives AS
-    SELECT tenant, query_id, chunk_id, fused_score AS score, split
+    SELECT tenant, query_id, chunk_id AS positive_id, text_hash, split, fused_score AS positive_score,
+           fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
     FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
+    JOIN texts USING (tenant, chunk_id)
     WHERE relevance > 0 AND split <> 'test'
 """
 
-TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, sha256(text) AS text_hash FROM chunks"
-
-# Only what the judge called not relevant, never what it could not read or was not asked.
+# Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one of
+# the query's positives is none of its negatives, and no text is a negative twice.
 JUDGED = """
     CREATE TEMP TABLE judged AS
-    SELECT tenant, query_id, chunk_id, 0 AS tier, fused_score AS score
-    FROM qrels JOIN pool USING (tenant, query_id, chunk_id)
-    WHERE relevance = 0 AND (tenant, query_id) IN (SELECT (tenant, query_id) FROM positives)
-    QUALIFY row_number() OVER (PARTITION BY tenant, query_id ORDER BY fused_score DESC, chunk_id) <= 4 * $negatives
+    WITH found AS (
+        SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
+        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
+        SEMI JOIN positives USING (tenant, query_id)
+        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        WHERE relevance = 0
+        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY fused_score DESC, chunk_id) = 1
+    )
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
+    FROM found QUALIFY place <= $negatives
 """
 
 # Beyond the pool, and only for queries whose judged negatives do not suffice.
 MINED = """
     CREATE TEMP TABLE mined AS
     WITH short AS (
-        SELECT tenant, query_id FROM (SELECT DISTINCT tenant, query_id FROM positives)
-        LEFT JOIN judged USING (tenant, query_id)
-        GROUP BY tenant, query_id HAVING count(chunk_id) < 4 * $negatives
+        SELECT tenant, query_id, $negatives - count(judged.chunk_id) AS wanted
+        FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged USING (tenant, query_id)
+        GROUP BY tenant, query_id HAVING wanted > 0
+    ), beyond AS (
+        SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
+        FROM rankings SEMI JOIN short USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
+        GROUP BY tenant, query_id, chunk_id
+    ), found AS (
+        SELECT tenant, query_id, chunk_id, score
+        FROM beyond JOIN texts USING (tenant, chunk_id)
+        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        ANTI JOIN judged AS taken USING (tenant, query_id, text_hash)
+        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1
     )
-    SELECT tenant, query_id, chunk_id, 1 AS tier,
-           CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
-    FROM rankings SEMI JOIN short USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
-    GROUP BY tenant, query_id, chunk_id
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
+    FROM found JOIN short USING (tenant, query_id)
 """
 
-# A text that equals one of the query's positives is none of its negatives, and no text is a negative twice.
-CANDIDATES = """
-    CREATE TEMP TABLE candidates AS
-    SELECT c.tenant, c.query_id, c.chunk_id, c.tier, c.score
-    FROM (SELECT * FROM judged UNION ALL SELECT * FROM mined) c
-    JOIN texts t USING (tenant, chunk_id)
-    ANTI JOIN (
-        SELECT p.tenant, p.query_id, t.text_hash FROM positives p JOIN texts t USING (tenant, chunk_id)
-    ) same ON same.tenant = c.tenant AND same.query_id = c.query_id AND same.text_hash = t.text_hash
-    QUALIFY row_number() OVER (
-        PARTITION BY c.tenant, c.query_id, t.text_hash ORDER BY c.tier, c.score DESC, c.chunk_id
-    ) = 1
+# A query's mined chunks are numbered by falling score: those below a ceiling follow one another from `start` on.
+NEGATIVES = """
+    CREATE TEMP TABLE negatives AS
+    WITH steps AS (
+        SELECT tenant, query_id, wanted, CAST(score AS DOUBLE) AS score, min(place) AS start
+        FROM mined GROUP BY tenant, query_id, wanted, score
+    ), places AS (
+        SELECT p.tenant, p.query_id, p.positive_id, unnest(range(s.start, s.start + s.wanted)) AS place
+        FROM positives p ASOF JOIN steps s
+          ON s.tenant = p.tenant AND s.query_id = p.query_id AND p.ceiling > s.score
+    )
+    SELECT tenant, query_id, positive_id, chunk_id, score, place
+    FROM positives JOIN judged USING (tenant, query_id)
+    UNION ALL
+    SELECT tenant, query_id, positive_id, chunk_id, score, $negatives + place
+    FROM places JOIN mined USING (tenant, query_id, place)
 """
 
-# NV-Retriever's positive-aware mining: an unjudged chunk that scores nearly as high as the positive may be one itself.
 CHOSEN = """
     CREATE TEMP TABLE chosen AS
-    WITH near AS (
-        SELECT p.tenant, p.query_id, p.chunk_id AS positive_id, p.score AS positive_score, p.split,
-               c.chunk_id AS negative_id, c.score AS negative_score,
-               row_number() OVER (
-                   PARTITION BY p.tenant, p.query_id, p.chunk_id
-                   ORDER BY c.tier, c.score DESC, c.chunk_id
-               ) AS place
-        FROM positives p LEFT JOIN candidates c
-          ON c.tenant = p.tenant AND c.query_id = p.query_id
-         AND (c.tier = 0 OR c.score < p.score - abs(p.score) * $margin)
-        QUALIFY place <= $negatives
+    WITH lists AS (
+        SELECT tenant, query_id, positive_id,
+               list(chunk_id ORDER BY place) AS negative_ids, list(score ORDER BY place) AS negative_scores
+        FROM negatives GROUP BY tenant, query_id, positive_id
     )
-    SELECT tenant, query_id, positive_id, any_value(positive_score) AS positive_score, any_value(split) AS split,
-           coalesce(list(negative_id ORDER BY place) FILTER (negative_id IS NOT NULL), []) AS negative_ids,
-           coalesce(list(negative_score ORDER BY place) FILTER (negative_id IS NOT NULL), []) AS negative_scores,
-           row_number() OVER (ORDER BY tenant, query_id, any_value(positive_score) DESC, positive_id) - 1 AS number
-    FROM near GROUP BY tenant, query_id, positive_id
+    SELECT tenant, query_id, positive_id, positive_score, split,
+           coalesce(negative_ids, []) AS negative_ids, coalesce(negative_scores, []) AS negative_scores,
+           row_number() OVER (ORDER BY tenant, query_id, positive_score DESC, positive_id) - 1 AS number
+    FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
 BLOCK_OF_TRIPLETS = """
@@ -112,12 +125,11 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
     """
     limits = {"negatives": settings.negatives}
     with tables.connect() as connection:
-        connection.execute(POSITIVES)
         connection.execute(TEXTS)
-        connection.execute(JUDGED, limits)
-        connection.execute(MINED, limits)
-        connection.execute(CANDIDATES)
-        connection.execute(CHOSEN, limits | {"margin": settings.margin})
+        connection.execute(POSITIVES, {"margin": settings.margin})
+        for statement in (JUDGED, MINED, NEGATIVES):
+            connection.execute(statement, limits)
+        connection.execute(CHOSEN)
         rows, short = _totals(connection, settings.negatives)
         for block in _blocks(connection, rows):
             output.write("triplets", TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True))))
@@ -128,9 +140,8 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
 
 def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, int]:
     counts = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
-    found = connection.execute(counts, {"wanted": wanted}).fetchone()
-    assert found is not None
-    return int(found[0]), int(found[1])
+    found = connection.sql(counts, params={"wanted": wanted}).fetchall()
+    return int(found[0][0]), int(found[0][1])
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection, rows: int) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
 """Every setting, its default and its bounds. Where a default is a paper's, the description says so."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Section(BaseModel):
@@ -79,6 +79,12 @@ class ChunkSettings(Section):
     size: int = Field(500, gt=0, description="longest chunk, in characters (DevRev-Search, 3.2)")
     overlap: int = Field(0, ge=0, description="characters shared by neighbours (DevRev-Search: none)")
 
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} must be smaller than size {self.size}")
+        return self
+
 
 class PoolSettings(Section):
     retrievers: tuple[str, ...] = Field((), description="their names, in order; empty: the preset's")
@@ -88,6 +94,12 @@ class PoolSettings(Section):
         "union", description="union of the top `depth`, or the best `budget` by reciprocal-rank fusion"
     )
     budget: int = Field(150, gt=0, description="candidates per query under the rule `fused`")
+
+    @model_validator(mode="after")
+    def _lists_reach_the_pool(self) -> Self:
+        if self.depth > self.search_depth:
+            raise ValueError(f"depth {self.depth} must not exceed search_depth {self.search_depth}")
+        return self
 
 
 class JudgeSettings(Section):

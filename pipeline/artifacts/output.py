@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of
+from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of, part_file
 from pipeline.artifacts.store import Store
 from schemas.tables import REJECTS, SCHEMA_VERSION, TABLES
 
@@ -119,17 +119,18 @@ class Output:
         data = self._store.read(part.file)
         if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
             return None
-        return self._add(table, data, part.rows)
+        return self._add(table, data, part.rows, stands=part.file)
 
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
             del self.parts[table][len(self.parts[table]) - len(parts) :]
 
-    def _add(self, table: str, data: bytes, rows: int) -> Part:
+    def _add(self, table: str, data: bytes, rows: int, stands: str | None = None) -> Part:
+        """Append a part and write its file, unless the file that `stands`, looked at just now, is the very one."""
         sha = hashlib.sha256(data).hexdigest()
         number = len(self.parts[table])
-        part = Part(f"tables/{table}/{self._plan.stage.name}-{number:05d}-{sha[:8]}.parquet", rows, len(data), sha)
-        if self._store.size(part.file) != part.size:
+        part = Part(part_file(table, self._plan.stage.name, number, sha), rows, len(data), sha)
+        if part.file != stands:
             self._store.write(part.file, data)
         self.parts[table].append(part)
         if self._unit is not None:

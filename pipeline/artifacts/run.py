@@ -9,7 +9,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pipeline.artifacts.output import Output, Report
-from pipeline.artifacts.stage import Manifest, Part, Plan, Stage, digest, fingerprint
+from pipeline.artifacts.stage import Manifest, Part, Plan, Stage, difference, digest, fingerprint, parts_of
 from pipeline.artifacts.store import Store
 from pipeline.artifacts.tables import Tables
 from pipeline.errors import ArtifactError
@@ -65,7 +65,7 @@ class Run:
     def _load(self, name: str) -> Manifest:
         try:
             return Manifest.from_json(self.store.read(name) or b"")
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             message = f"{self.store.path(name)} is damaged ({error}); delete it and run the same command again"
             raise ArtifactError(message) from error
 
@@ -107,7 +107,7 @@ class Run:
         if manifest is None:
             return "not run yet"
         if manifest.fingerprint != mark:
-            return _difference(manifest, inputs, settings)
+            return difference(manifest, inputs, settings)
         return self._damage(manifest)
 
     def _damage(self, manifest: Manifest) -> str | None:
@@ -145,20 +145,11 @@ class Run:
 
     def tidy(self, manifest: Manifest) -> None:
         """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
+        own = parts_of(manifest.stage)
         for table in self.store.folders("tables"):
             kept = {part.file for part in manifest.outputs.get(table, [])}
             for name in self.store.sizes(f"tables/{table}"):
-                if name.startswith(f"tables/{table}/{manifest.stage}-") and name not in kept:
+                if own.fullmatch(name.rpartition("/")[2]) and name not in kept:
                     self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)
-
-
-def _difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:
-    changed = [f"{name} changed" for name in inputs if manifest.inputs.get(name) != inputs[name]]
-    changed += [
-        f"{key}: {manifest.settings.get(key)!r} → {value!r}"
-        for key, value in settings.items()
-        if manifest.settings.get(key) != value
-    ]
-    return "; ".join(changed) or "Darklode's own code changed"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -69,10 +70,18 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
-        raw = json.loads(data)
-        raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
-        raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
-        return cls(**raw)
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: it is something else, or not all of it.
+        """
+        try:
+            raw = json.loads(data)
+            raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
+            raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
+            return cls(**raw)
+        except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
+            raise ValueError(f"no manifest: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,26 @@ def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) 
 def key_of(*basis: object) -> str:
     """A short hash of plain values."""
     return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def part_file(table: str, stage: str, number: int, sha256: str) -> str:
+    """Where a part lies: another content has another name."""
+    return f"tables/{table}/{stage}-{number:05d}-{sha256[:8]}.parquet"
+
+
+def parts_of(stage: str) -> re.Pattern[str]:
+    """Matches the names of a stage's part files, and of what a killed write left of one."""
+    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet(\.\d+\.tmp)?")
+
+
+def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:
+    """What changed since a stage was last complete, in words."""
+    before, now = manifest.settings, json.loads(json.dumps(settings))
+    changed = [f"{name} changed" for name in manifest.inputs | inputs if manifest.inputs.get(name) != inputs.get(name)]
+    changed += [
+        f"{key}: {before.get(key)!r} → {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
+    ]
+    return "; ".join(changed) or "Darklode's own code changed"
 
 
 def digest(parts: list[Part]) -> str:

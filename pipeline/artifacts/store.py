@@ -14,15 +14,15 @@ class Store:
     """A root URL and the files below it, named by relative paths with `/`.
 
     Raises:
-        ArtifactError: the URL has another scheme, or carries a user name or password (keys come from the
-            environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another server than AWS).
+        ArtifactError: the URL has another scheme, names no bucket, or carries a user name or password (keys come from
+            the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another server than AWS).
     """
 
     def __init__(self, url: str) -> None:
         self.local: Path | None = None
         if url.startswith("s3://"):
-            self.url = url.rstrip("/")
-            self._fs, self._root = _s3(self.url, os.environ)
+            self._fs, self._root = _s3(url, os.environ)
+            self.url = f"s3://{self._root}"
         elif "://" in url:
             scheme = urlsplit(url).scheme
             raise ArtifactError(f"{scheme}:// is not a place for a run; use a folder or s3://bucket/prefix")
@@ -89,8 +89,10 @@ class Store:
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
     parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query:
+    if set("@:") & set(parts.netloc) or parts.query or parts.fragment:
         raise ArtifactError("an s3:// address must not carry keys or options; set AWS_* in the environment")
+    if not parts.netloc:
+        raise ArtifactError("an s3:// address names a bucket: s3://bucket/prefix")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     filesystem = pafs.S3FileSystem(endpoint_override=endpoint, region=region)

@@ -1,7 +1,7 @@
 """Reading tables of a run: by batches, whole, or through DuckDB."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -75,10 +75,30 @@ class Tables:
             answer: pa.Table = connection.sql(query, params=list(parameters)).to_arrow_table()
             return answer
 
+    def stream(self, query: str, parameters: Mapping[str, object], rows: int) -> Iterator[pa.Table]:
+        """The answer of one ordered query in pieces of `rows` rows, the last one shorter.
+
+        DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+        """
+        with self.connect() as connection:
+            reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
+            waiting: pa.Table = reader.schema.empty_table()
+            for batch in reader:
+                waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+                while waiting.num_rows >= rows:
+                    yield waiting.slice(0, rows)
+                    waiting = waiting.slice(rows)
+            if waiting.num_rows:
+                yield waiting
+
     def _view(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
         files = [self._store.path(part.file) for part in self._parts[table]]
-        if self._store.local is None or not files:
+        # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
+        pattern = any(character in name for name in files for character in "*?[")
+        if self._store.local is None or not files or pattern:
             connection.register(table, self.dataset(table))
         else:
             names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM read_parquet([{names}])')
+            # A folder named `tenant=x` is no partition: it must not stand in for the column.
+            rows = f"read_parquet([{names}], hive_partitioning = false)"
+            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {rows}')

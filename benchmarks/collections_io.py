@@ -1,0 +1,66 @@
+"""Reads the labelled collections (BEIR layout) as chunks, the way the retrievers see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+from numpy.typing import NDArray
+
+CHUNK_CHARACTERS = 500
+COLLECTIONS = Path(__file__).parents[1] / "../shared/collections"
+LABELLED = ("cranfield", "vaswani", "cisi", "stackfaq")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One collection.
+
+    Attributes:
+        chunks: "title\\nheading\\ntext" of each chunk, in document order.
+        owners: document row of each chunk, shape (n_chunks,).
+        queries: texts of the judged queries.
+        relevant: for each query the rows of its relevant documents, sorted.
+    """
+
+    name: str
+    chunks: list[str]
+    owners: NDArray[np.int64]
+    queries: list[str]
+    relevant: list[NDArray[np.int64]]
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, str]]:
+    """Rows of a JSON Lines file."""
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def read_collection(name: str, root: Path = COLLECTIONS) -> Collection:
+    """The collection in `root/name`; one without queries has none."""
+    documents = list(read_jsonl(root / name / "corpus.jsonl"))
+    splitter = RecursiveCharacterTextSplitter(chunk_size=CHUNK_CHARACTERS, chunk_overlap=0)
+    pieces = [splitter.split_text(document["text"]) or [""] for document in documents]
+    titled = zip((document.get("title", "") for document in documents), pieces, strict=True)
+    chunks = [f"{title}\n\n{piece}" for title, parts in titled for piece in parts]
+    owners = np.repeat(np.arange(len(documents)), [len(ps) for ps in pieces])
+    queries, relevant = _read_judged(root / name, {d["_id"]: row for row, d in enumerate(documents)})
+    return Collection(name, chunks, owners, queries, relevant)
+
+
+def _read_judged(folder: Path, row_of: dict[str, int]) -> tuple[list[str], list[NDArray[np.int64]]]:
+    qrels = folder / "qrels" / "test.tsv"
+    if not qrels.exists():
+        return [], []
+    positives: dict[str, set[int]] = {}
+    for line in qrels.read_text(encoding="utf-8").splitlines()[1:]:
+        query, document, score = line.split("\t")
+        if int(score) > 0 and document in row_of:
+            positives.setdefault(query, set()).add(row_of[document])
+    texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
+    judged = [query for query in texts if query in positives]
+    return [texts[q] for q in judged], [np.array(sorted(positives[q]), dtype=np.int64) for q in judged]

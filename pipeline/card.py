@@ -1,0 +1,135 @@
+"""The dataset card: what the data is, where it came from, and how far it can be trusted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from pipeline import statistics
+from pipeline.artifacts import Run, Tables
+from pipeline.views import all_tables
+from schemas.settings import Settings
+
+NO_LLM = """\
+> **Warning: no LLM and no human has judged this.** The labels come from an embedded scorer, `{judges}`.
+> They are weak. Never compare neural retrievers on them."""
+
+OWN_POSITIVES = """\
+Recall is against the judged positives of the pool. A retriever's own positives count toward it, since every retriever
+fed the pool: the numbers compare these retrievers, and are too high for any of them and too low for one that did not
+take part. `leave_one_out` is the recall of the pool without the retriever."""
+
+GOLDEN = """\
+`mean`, `median` and `deviation` (population standard deviation) are of golden chunks per query, over the queries with
+at least one."""
+
+READING = """\
+- DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
+- datasets: `load_dataset("parquet", data_files="tables/triplets/*.parquet")`; the column `split` tells train from
+  validation.
+- Other tools: `darklode export RUN --format beir --to FOLDER`; also `trec` and `sentence-transformers`."""
+
+_HF_SIZES = "n<1K 1K<n<10K 10K<n<100K 100K<n<1M 1M<n<10M 10M<n<100M 100M<n<1B".split()
+"""Hugging Face's size categories: each ends at ten times the one before."""
+
+
+def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
+    """The dataset card as Markdown with Hugging Face's front matter; it belongs in the run's folder as README.md.
+
+    Args:
+        run: a run; what is not complete yet is left out.
+        settings: the settings in force.
+        warnings: what the reader must know, each a sentence; printed before everything else.
+    """
+    tables = all_tables(run)
+    name = settings.card.name or run.store.url.rsplit("/", 1)[-1]
+    front = yaml.safe_dump(_front(tables, settings, name), sort_keys=False, allow_unicode=True)
+    sections = [f"---\n{front}---", f"# {_cell(name)}", *_warnings(tables, warnings)]
+    for title, table, note in _tables(tables, settings):
+        if table.num_rows:
+            sections += [f"## {title}", *([note] if note else []), markdown(table)]
+    sections += ["## Settings that differ from the defaults", _settings(settings)]
+    sections += ["## Software", _software(run), "## Licence", f"`{_cell(settings.card.license)}`"]
+    return "\n\n".join([*sections, "## How to read it", READING]) + "\n"
+
+
+def _front(tables: Tables, settings: Settings, name: str) -> dict[str, Any]:
+    front: dict[str, Any] = {"pretty_name": name, "license": settings.card.license}
+    if settings.clean.language and not settings.clean.keep_all:
+        front["language"] = [settings.clean.language]
+    front["task_categories"] = ["text-retrieval"]
+    front["size_categories"] = [_size(tables.rows("chunks"))]
+    if tables.rows("triplets"):
+        files = {"split": "train_and_validation", "path": "tables/triplets/*.parquet"}
+        front["configs"] = [{"config_name": "triplets", "data_files": [files]}]
+    return front
+
+
+def _size(chunks: int) -> str:
+    return next((label for power, label in enumerate(_HF_SIZES, 3) if chunks < 10**power), "n>1B")
+
+
+def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
+    judges = statistics.judges(tables)["judge_id"].to_pylist()
+    weak = [judge for judge in judges if judge.startswith("embedded")]
+    if weak:
+        yield NO_LLM.format(judges=_cell(", ".join(weak)))
+    yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
+
+
+def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
+    yield "What went in", statistics.sizes(tables), ""
+    yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
+    yield "Judge", statistics.judges(tables), ""
+    yield "Candidates per query", statistics.pool_sizes(tables), ""
+    yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
+    yield "Labels", statistics.labels(tables), GOLDEN
+    wanted = settings.triplets.negatives
+    yield "Triplets", statistics.triplets(tables, wanted), f"{wanted} negatives were asked for per positive."
+    yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
+    yield "Positives that two retrievers share", statistics.audit_overlap(tables), ""
+
+
+def _audit(table: pa.Table) -> pa.Table:
+    everyone = table["tenant"].fill_null("(all)")
+    return table.set_column(0, "tenant", everyone)
+
+
+def markdown(table: pa.Table) -> str:
+    """A small table as Markdown: nulls empty, floats with at most three decimals."""
+    lines = [f"| {' | '.join(table.column_names)} |", "|" + "---|" * table.num_columns]
+    lines += [f"| {' | '.join(_cell(value) for value in row.values())} |" for row in table.to_pylist()]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = " ".join(str(value).split())
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
+
+
+def _settings(settings: Settings) -> str:
+    changed = list(_changed(settings.model_dump(mode="json"), Settings().model_dump(mode="json")))
+    return "\n".join(changed) or "None."
+
+
+def _changed(mine: Mapping[str, Any], default: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in mine.items():
+        if isinstance(value, Mapping):
+            yield from _changed(value, default.get(key) or {}, f"{above}{key}.")
+        elif value != default.get(key):
+            yield f"- `{above}{key}`: `{_cell(str(value))}` (default `{_cell(str(default.get(key)))}`)"
+
+
+def _software(run: Run) -> str:
+    found: dict[str, set[str]] = {}
+    for manifest in run.manifests().values():
+        for package, version in manifest.software.items():
+            found.setdefault(package, set()).add(version)
+    return "\n".join(f"- {package} {', '.join(sorted(found[package]))}" for package in sorted(found)) or "None yet."

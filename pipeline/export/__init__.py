@@ -1,0 +1,80 @@
+"""A run's labels in the formats of other tools: one short file per format.
+
+The corpus of every format is the chunks: what was retrieved and judged. A new format is a function that writes a
+folder, and its line in `FORMATS` and in `NEEDS`.
+"""
+
+import tempfile
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+
+from pipeline.artifacts import Run, Tables
+from pipeline.errors import ExportError
+from pipeline.export.beir import beir
+from pipeline.export.sentence_transformers import sentence_transformers
+from pipeline.export.trec import trec
+
+FORMATS: dict[str, Callable[[Tables, Path], None]] = {
+    "beir": beir,
+    "trec": trec,
+    "sentence-transformers": sentence_transformers,
+}
+
+NEEDS = {
+    "beir": ("chunks", "queries", "qrels"),
+    "trec": ("chunks", "queries", "qrels", "rankings"),
+    "sentence-transformers": ("triplets",),
+}
+"""The tables that each format is made of; a format sees no others."""
+
+
+def export(run: Run, format: str, to: Path) -> list[Path]:
+    """Write a run's labels in another tool's format: all files or none.
+
+    Args:
+        run: a run whose stages up to the needed tables are complete.
+        format: a key of `FORMATS`.
+        to: a folder that is empty or does not exist.
+
+    Returns:
+        The files written, sorted.
+
+    Raises:
+        ExportError: the format is unknown, the folder is not empty or cannot be made, the run lacks a table, or
+            nothing in it is relevant.
+    """
+    if format not in FORMATS:
+        raise ExportError(_unknown(format))
+    tables, to = _open(run, format), to.expanduser().resolve()
+    with _scratch(to) as scratch:
+        built = Path(scratch) / "built"
+        built.mkdir()
+        FORMATS[format](tables, built)
+        built.replace(to)
+    return sorted(path for path in to.rglob("*") if path.is_file())
+
+
+def _unknown(format: str) -> str:
+    nearest = get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    return f"there is no export format {format!r}; {hint}The formats are {', '.join(FORMATS)}"
+
+
+def _open(run: Run, format: str) -> Tables:
+    present = run.parts()
+    missing = ", ".join(table for table in NEEDS[format] if table not in present)
+    if missing:
+        raise ExportError(f"{run.store.url} lacks {missing}, which {format} needs; run `darklode build` to the end")
+    return run.tables(*NEEDS[format])
+
+
+def _scratch(to: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside the target, on the same disk, that goes away whatever happens."""
+    try:
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
+    except OSError as error:
+        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error

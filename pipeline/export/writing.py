@@ -1,0 +1,120 @@
+"""What the formats share: streamed files, and ids that every reader of a format splits in the same places."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.artifacts import Tables
+from pipeline.errors import ExportError
+from pipeline.views import literal
+
+JSON_LINES: Final = "FORMAT json"
+TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
+LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
+
+ROW_GROUP = 8192
+
+# All that str.split() splits at, the quote that csv readers swallow, and the escape itself.
+_UNSAFE = r"[\p{Cc}\p{Z}\x22%]"
+
+_SAFE_ID = f"""
+    CREATE TEMP MACRO safe_id(id) AS CASE
+        WHEN NOT regexp_matches(id, '{_UNSAFE}') THEN id
+        ELSE array_to_string(list_transform(
+            string_split(id, ''), lambda c: CASE WHEN regexp_matches(c, '{_UNSAFE}') THEN url_encode(c) ELSE c END), '')
+    END
+"""
+
+_IDS = """
+    SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
+    SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
+"""
+
+_MAP = f"""
+    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ({_IDS})
+    WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
+"""
+
+
+def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
+    """Stream the rows of an ordered query into a file; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")
+
+
+def any_row(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Whether a query has an answer."""
+    return bool(connection.execute(f"SELECT 1 FROM ({query}) LIMIT 1").fetchall())
+
+
+def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    """Stream the rows of an ordered query into a Parquet file; no file if there are none.
+
+    pyarrow writes, in row groups of its own counting: DuckDB's COPY gives other bytes for the same rows at times.
+    """
+    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
+    groups = _row_groups(reader)
+    first = next(groups, None)
+    if first is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(path, reader.schema, compression="zstd") as writer:
+        for group in chain([first], groups):
+            writer.write_table(group)
+
+
+def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    waiting = reader.schema.empty_table()
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows >= ROW_GROUP:
+            yield waiting.slice(0, ROW_GROUP).combine_chunks()
+            waiting = waiting.slice(ROW_GROUP)
+    if waiting.num_rows:
+        yield waiting.combine_chunks()
+
+
+def define_ids(connection: duckdb.DuckDBPyConnection) -> None:
+    """Define the SQL macros `safe_id(id)` and `exported(tenant, id)`.
+
+    White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
+    only: where the chunks and queries are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
+    as `%2F`. `urllib.parse.unquote` undoes both.
+    """
+    connection.execute(_SAFE_ID)
+    tenants = connection.execute(f"SELECT DISTINCT tenant FROM ({_IDS}) LIMIT 2").fetchall()
+    several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
+    exported = several if len(tenants) > 1 else "safe_id(id)"
+    connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
+
+
+def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
+    if any_row(connection, f"FROM ({_IDS}) WHERE exported(tenant, id) <> id"):
+        copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
+
+
+def require(tables: Tables, table: str, condition: str, lack: str) -> None:
+    """Make sure that a table has a row that meets an SQL condition.
+
+    Raises:
+        ExportError: there is none; `lack` says what that means and what to do.
+    """
+    with tables.connect() as connection:
+        if not any_row(connection, f"FROM {table} WHERE {condition}"):
+            raise ExportError(lack)
+
+
+def require_positives(tables: Tables) -> None:
+    """Make sure that some chunk is relevant to some query.
+
+    Raises:
+        ExportError: nothing is relevant to anything.
+    """
+    lack = "the run has no positive (no relevance above 0 in qrels), so there is nothing to score; look at `verdicts`"
+    require(tables, "qrels", "relevance > 0", lack)

@@ -1,0 +1,39 @@
+"""The funnel: what came into each step of a build, what left it, and why the rest did not."""
+
+from collections.abc import Iterable
+
+from pipeline.artifacts import FunnelStep, Output, Run, Stage
+from schemas.tables import FUNNEL
+
+FUNNEL_STAGE = Stage("funnel", 1, (), ("funnel",))
+
+BUILD_ORDER = tuple("ingest_documents ingest_queries clean split chunk search pool judge triplets audit funnel".split())
+"""The stages of a build, in data order."""
+
+
+def funnel(run: Run, output: Output) -> None:
+    """Write the steps that the complete stages counted, in the order of the build; other stages follow by name.
+
+    A step has one row per reason for which it dropped rows, or one row without a reason if it dropped none.
+    """
+    manifests = run.manifests()
+    steps = [step for stage in in_build_order(manifests) for step in manifests[stage].funnel]
+    rows = [(place, step, *drop) for place, step in enumerate(steps) for drop in _drops(step)]
+    columns = {
+        "position": [place for place, *_ in rows],
+        "reason": [reason for *_, reason, _ in rows],
+        "dropped": [dropped for *_, dropped in rows],
+    }
+    for name in ("step", "unit_in", "rows_in", "unit_out", "rows_out"):
+        columns[name] = [getattr(step, name) for _, step, *_ in rows]
+    output.write("funnel", FUNNEL.rows(dict(columns)))
+
+
+def in_build_order(stages: Iterable[str]) -> list[str]:
+    """The stages in the order of the build; those that are no part of it come last, by name."""
+    place = {stage: number for number, stage in enumerate(BUILD_ORDER)}
+    return sorted(stages, key=lambda stage: (place.get(stage, len(place)), stage))
+
+
+def _drops(step: FunnelStep) -> list[tuple[str | None, int]]:
+    return [(reason, dropped) for reason, dropped in step.dropped.items() if dropped] or [(None, 0)]

@@ -1,0 +1,104 @@
+"""Rows on their way in: texts by role, with the file and lines they came from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+
+
+def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "Block":
+    """Rows that all come from one file."""
+    return Block(pa.repeat(file, len(lines)), columns, lines)
+
+
+def joined(blocks: Sequence["Block"]) -> "Block":
+    """Blocks with the same roles as one."""
+    files, lines = (pa.concat_arrays([getattr(block, name) for block in blocks]) for name in ("files", "lines"))
+    columns = {role: pa.concat_arrays([block.columns[role] for block in blocks]) for role in blocks[0].columns}
+    return Block(files, columns, lines)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows.
+
+    Attributes:
+        files: the file of each row, by its name below the folder that was read.
+        columns: by role (doc_id, text, …) the row's texts; a role that the file does not have is absent.
+        lines: the line on which each row begins, from 1 (the row, in Parquet), null for a file that is one row.
+    """
+
+    files: pa.Array
+    columns: dict[str, pa.Array]
+    lines: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def filter(self, mask: Mask) -> "Block":
+        """The rows where the mask is true."""
+        kept = pa.array(mask)
+        columns = {role: values.filter(kept) for role, values in self.columns.items()}
+        return Block(self.files.filter(kept), columns, self.lines.filter(kept))
+
+    def completed(self, tenant: str) -> "Block":
+        """The rows with a tenant each: their own, or this one."""
+        own = emptied(self.columns.get("tenant", self.nulls()))
+        return Block(self.files, self.columns | {"tenant": pc.fill_null(own, tenant)}, self.lines)
+
+    def nulls(self) -> pa.Array:
+        """A column of nothing, for a role that the file does not have."""
+        return pa.nulls(len(self), pa.string())
+
+
+class Drops(Protocol):
+    """Whoever keeps the rows that are turned away."""
+
+    def drop(self, reason: str, block: Block) -> None: ...
+
+
+def weed(block: Block, faults: Sequence[tuple[str, Mask]], drops: Drops) -> Block:
+    """Turn away the rows with a fault, each for the first of its reasons."""
+    standing = np.ones(len(block), dtype=bool)
+    for reason, bad in faults:
+        hit = bad & standing
+        if hit.any():
+            drops.drop(reason, block.filter(hit))
+            standing &= ~hit
+    return block if standing.all() else block.filter(standing)
+
+
+def mask(values: pa.Array) -> Mask:
+    """A Boolean column as NumPy; null counts as false."""
+    flags: Mask = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def blank(values: pa.Array) -> Mask:
+    """Where a text is null, empty or only white space."""
+    return ~mask(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 0))
+
+
+def emptied(values: pa.Array) -> pa.Array:
+    """The texts without white space around them; null where nothing is left."""
+    trimmed = pc.utf8_trim_whitespace(values)
+    return pc.if_else(pc.fill_null(pc.equal(trimmed, ""), True), pa.scalar(None, pa.string()), trimmed)
+
+
+def common_faults(block: Block, key: str, max_bytes: int) -> list[tuple[str, Mask]]:
+    """The faults that a row of any table can have: NUL bytes, too long, no id, no text."""
+    text = block.columns["text"]
+    nul = [mask(pc.match_substring(values, "\0")) for values in block.columns.values()]
+    faults = [
+        ("NUL byte", np.logical_or.reduce(nul)),
+        (f"row longer than {max_bytes} bytes", mask(pc.greater(pc.binary_length(text), max_bytes))),
+    ]
+    if key in block.columns:
+        faults.append(("missing id", blank(block.columns[key])))
+    return [*faults, ("empty text", blank(text))]

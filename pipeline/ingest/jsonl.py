@@ -1,0 +1,132 @@
+"""JSON lines: Arrow reads whole blocks; only the lines around a bad one are read one by one."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from pipeline.ingest.block import Block, from_file, joined
+from pipeline.ingest.columns import Columns
+from pipeline.ingest.files import File
+from pipeline.ingest.framing import records_of
+from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.records import Records, lines_of, sound
+
+PROBED_LINES = 100
+FEW_LINES = 64
+Row = dict[str, str | None]
+
+
+class BadLineError(Exception):
+    """A line that is no row; the message is the reason."""
+
+
+def read_jsonl(file: File, columns: Columns, ledger: Ledger, limit: int) -> Iterator[Block]:
+    """Read a file of JSON objects, one a line; a line longer than `limit` bytes is rejected.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    found: dict[str, str] = {}
+    kinds = pa.schema([])
+    for some in records_of(file, ledger.at, limit):
+        records = sound(some, file, ledger)
+        if not found and (good := _probe(records)):
+            found = columns.find(str(file.path), list(dict.fromkeys(key for row in good for key in row)))
+            kinds = _kinds(good, found)
+        if blocks := list(_blocks(records, found, kinds, file, ledger)):
+            yield joined(blocks)
+
+
+def _probe(records: Records) -> list[dict[str, object]]:
+    """The first good lines of some."""
+    good: list[dict[str, object]] = []
+    for at in range(len(records)):
+        try:
+            good.append(_object(records.raw(at)))
+        except BadLineError:
+            continue
+        if len(good) == PROBED_LINES:
+            break
+    return good
+
+
+def _kinds(rows: list[dict[str, object]], found: dict[str, str]) -> pa.Schema:
+    """Whole numbers stay numbers until they are read; whatever else is expected to be text."""
+    kinds = {}
+    for role, name in found.items():
+        first = next((row[name] for row in rows if row.get(name) is not None), None)
+        whole = role != "text" and isinstance(first, int) and not isinstance(first, bool)
+        kinds[name] = pa.int64() if whole else pa.string()
+    return pa.schema(list(kinds.items()))
+
+
+def _blocks(records: Records, found: dict[str, str], kinds: pa.Schema, file: File, ledger: Ledger) -> Iterator[Block]:
+    if not len(records):
+        return
+    table = _table(records, kinds)
+    if table is not None:
+        columns = {role: table[name].cast(pa.string()).combine_chunks() for role, name in found.items()}
+        yield from_file(file.name, columns, lines_of(records))
+    elif len(records) <= FEW_LINES:
+        yield from _one_by_one(records, found, file, ledger)
+    else:
+        middle = len(records) // 2
+        yield from _blocks(records.span(0, middle), found, kinds, file, ledger)
+        yield from _blocks(records.span(middle, len(records)), found, kinds, file, ledger)
+
+
+def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
+    # pyarrow 26 takes a line that is only `null` for a row of nulls, and crashes the process when it comes first.
+    if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):
+        return None
+    size = len(records.data) + 1
+    read = pj.ReadOptions(use_threads=False, block_size=size)
+    parse = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
+    try:
+        table = pj.read_json(pa.BufferReader(records.data), read_options=read, parse_options=parse)
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == len(records) else None
+
+
+def _one_by_one(records: Records, found: dict[str, str], file: File, ledger: Ledger) -> Iterator[Block]:
+    rows, lines = [], []
+    for at in range(len(records)):
+        line = int(records.lines[at])
+        try:
+            rows.append(_row(_object(records.raw(at)), found))
+            lines.append(line)
+        except BadLineError as reason:
+            ledger.reject(str(reason), file.name, line, records.shown(at))
+    if rows:
+        columns = {role: pa.array([row[role] for row in rows], pa.string()) for role in found}
+        yield from_file(file.name, columns, pa.array(lines, pa.int64()))
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLineError("JSON syntax error") from error
+    if not isinstance(value, dict):
+        raise BadLineError("not an object")
+    return value
+
+
+def _row(value: dict[str, object], found: dict[str, str]) -> Row:
+    row = {role: _text(value.get(name), role) for role, name in found.items()}
+    try:
+        "".join(text or "" for text in row.values()).encode()
+    except UnicodeEncodeError as error:
+        raise BadLineError("not UTF-8") from error
+    return row
+
+
+def _text(value: object, role: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if role == "text" or isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadLineError("wrong type")
+    return str(value)

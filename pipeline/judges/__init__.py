@@ -1,0 +1,1 @@
+"""Judges: the port, the embedded judge, and the pairs that any judge is asked."""

@@ -1,0 +1,121 @@
+"""The pairs of one tenant's pool, block by block: DuckDB sorts the ids, the texts are looked up for each block."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts import Tables
+from pipeline.corpora import TenantChunks
+from pipeline.errors import ArtifactError
+from pipeline.judges.port import PAIRS, QUERY_BLOCK
+
+_SHOWN = ["title", "heading", "text", "content_hash"]
+
+_QUERIES = """
+    SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
+"""
+
+_SIZES = "SELECT count(*) AS pairs FROM pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+
+_IDS = """
+    SELECT p.query_id, p.chunk_id, r.row
+    FROM pool p LEFT JOIN chunk_rows r USING (chunk_id)
+    WHERE p.tenant = $tenant
+    ORDER BY p.query_id, p.chunk_id
+"""
+
+
+def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
+    """Rows of `PAIRS`, by query_id, then chunk_id: all of `QUERY_BLOCK` queries at a time.
+
+    Memory follows the block, the tenant's queries and its chunk ids; chunk texts lie in a temporary file.
+
+    Args:
+        tables: holds `queries` and `pool`.
+        chunks: the tenant's chunks.
+
+    Raises:
+        ArtifactError: the pool names a query or a chunk that the tenant does not have.
+    """
+    with tables.connect() as connection, tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
+        texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
+        tenant = {"tenant": chunks.tenant}
+        queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
+        sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()["pairs"].to_numpy()
+        blocks = np.add.reduceat(sizes, np.arange(0, len(sizes), QUERY_BLOCK)) if len(sizes) else sizes
+        for ids in _cut(_sorted_ids(connection, chunks), blocks.tolist()):
+            _check(ids, chunks.tenant, "chunk_id", ids["row"])
+            yield _pairs(ids, chunks.tenant, queries, texts)
+
+
+def _sorted_ids(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> pa.RecordBatchReader:
+    rows = pa.array(np.arange(chunks.n))
+    connection.register("chunk_rows", pa.table({"chunk_id": chunks.chunk_ids, "row": rows}))
+    return connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16)
+
+
+def _cut(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
+    """The reader's rows in tables of the given sizes."""
+    rest = reader.schema.empty_table()
+    for size in sizes:
+        pieces = [rest]
+        while sum(piece.num_rows for piece in pieces) < size:
+            pieces.append(pa.Table.from_batches([reader.read_next_batch()]))
+        joined = pa.concat_tables(pieces).combine_chunks()
+        yield joined.slice(0, size)
+        rest = joined.slice(size)
+
+
+def _pairs(ids: pa.Table, tenant: str, queries: pa.Table, texts: _ChunkTexts) -> pa.Table:
+    place = pc.index_in(ids["query_id"], queries["query_id"])
+    _check(ids, tenant, "query_id", place)
+    asked = queries.take(place)
+    shown = texts.take(ids["row"].to_numpy())
+    columns = {
+        "tenant": pa.repeat(tenant, ids.num_rows),
+        "query_id": ids["query_id"],
+        "query": asked["query"],
+        "chunk_id": ids["chunk_id"],
+        "query_hash": asked["query_hash"],
+        "chunk_hash": shown["content_hash"],
+        **{name: shown[name] for name in ("title", "heading", "text")},
+    }
+    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
+
+
+def _check(ids: pa.Table, tenant: str, name: str, found: pa.ChunkedArray) -> None:
+    if found.null_count:
+        lost = ids[name].filter(pc.is_null(found))[0].as_py()
+        message = f"the pool names {name} {lost!r}, which tenant {tenant!r} does not have; build the run anew"
+        raise ArtifactError(message)
+
+
+class _ChunkTexts:
+    """A tenant's chunks in a memory-mapped file, read by row number."""
+
+    def __init__(self, chunks: TenantChunks, path: Path) -> None:
+        schema = pa.schema([(name, pa.string()) for name in _SHOWN])
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in chunks.scan(_SHOWN):
+                writer.write_batch(pa.record_batch(batch.columns, schema=schema))
+        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        sizes = [self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches)]
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+
+    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+        """The chunks at `rows`, in that order."""
+        order = np.argsort(rows, kind="stable")
+        batch = np.searchsorted(self._ends, rows[order], side="right")
+        pieces = []
+        for number in np.unique(batch):
+            local = rows[order][batch == number] - self._starts[number]
+            pieces.append(self._file.get_batch(int(number)).take(pa.array(local)))
+        return pa.Table.from_batches(pieces).take(pa.array(np.argsort(order, kind="stable")))

@@ -1,0 +1,66 @@
+"""What a judge is: pairs of a query and a chunk in, one reply for each out."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from schemas.tables import CHUNK_ID, CHUNKS, QUERY_ID, TENANT, VERDICTS
+
+QUERY_BLOCK = 64
+"""Queries judged together, and recorded together."""
+
+
+def _text(name: str, description: str) -> pa.Field:
+    return pa.field(name, pa.string(), nullable=False, metadata={"description": description})
+
+
+PAIRS = pa.schema(
+    [
+        TENANT,
+        QUERY_ID,
+        _text("query", "the query's text"),
+        CHUNK_ID,
+        CHUNKS.schema.field("title"),
+        CHUNKS.schema.field("heading"),
+        CHUNKS.schema.field("text"),
+        _text("query_hash", "SHA-256 of the query's text, 32 hex digits"),
+        _text("chunk_hash", "`content_hash` of the chunk: with judge_id and query_hash it names a verdict"),
+    ]
+)
+"""What a judge is asked: all pairs of up to `QUERY_BLOCK` queries of one tenant, by query_id, then chunk_id."""
+
+_SAID = ("relevant", "probability", "grade", "raw_reply", "prompt_tokens", "completion_tokens", "error")
+
+REPLIES = pa.schema([VERDICTS.schema.field(name) for name in _SAID])
+"""What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
+
+
+class Judge(Protocol):
+    """Decides whether chunks are relevant to queries.
+
+    The same pair gets the same reply from the same `judge_id`, whichever pairs it comes with. `judge` is a coroutine
+    so that a judge that waits for a server can keep many calls in flight: how many, how often it asks again and what
+    it remembers are its own affair, and it returns when the whole batch is answered.
+    """
+
+    @property
+    def judge_id(self) -> str:
+        """All that can change a verdict: model and revision, prompt version and hash, decoding settings."""
+        ...
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        """Reply to each pair.
+
+        Args:
+            pairs: rows of `PAIRS`; a chunk may occur with several queries.
+
+        Returns:
+            Rows of `REPLIES`, as many as pairs and in their order. A reply that cannot be read is a row whose
+            `relevant` is null and whose `error` says why: never 0, never left out.
+
+        Raises:
+            DarklodeError: the judge cannot go on at all; what the stage has finished by then stays on disk.
+        """
+        ...

@@ -1,0 +1,152 @@
+"""Words of a corpus: the analyzer and the term counts that every embedded retriever is fitted on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN_PLUS
+from numpy.typing import NDArray
+from scipy import sparse
+
+_STOP_WORDS = frozenset(STOPWORDS_EN_PLUS) | frozenset("d ll m re s t ve".split())
+_MAX_FREQUENT = 30_000
+_SAMPLE_SEED = 20170401
+_NO_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
+    "\U00020000-\U0003134f"
+)
+_RUN = re.compile(f"[{_NO_SPACES}]+")
+_MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
+_WORD = re.compile(rf"[\w{_MARKS}{_NO_SPACES}]+")
+
+
+def _bigrams(run: re.Match[str]) -> str:
+    text = run.group()
+    pairs = [text[i : i + 2] for i in range(len(text) - 1)] or [text]
+    return f" {' '.join(pairs)} "
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words of `text` (NFKC), in order, stop words included.
+
+    A word is a run of Unicode letters, digits and vowel signs; punctuation and underscores separate, so that
+    `max_result_window` is three words. Scripts written without spaces (Chinese, Japanese, Thai, Lao, Khmer,
+    Myanmar) become overlapping pairs of characters, a lone character stays one; Korean has spaces and stays.
+    """
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    text = text.lower().replace("_", " ")
+    if not text.isascii():
+        text = _RUN.sub(_bigrams, text)
+    return _WORD.findall(text)
+
+
+class _Stems(dict[str, str]):
+    """Word → its English Snowball stem, "" for a stop word; each word is stemmed once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stemmer = Stemmer.Stemmer("english", 0)
+
+    def __missing__(self, word: str) -> str:
+        stem = "" if word in _STOP_WORDS else self._stemmer.stemWord(word)
+        self[word] = stem
+        return stem
+
+
+class TermSpace:
+    """The terms (stemmed words without stop words) of a corpus and how often each chunk holds each.
+
+    Attributes:
+        vocabulary: term → column, in order of first appearance.
+        counts: CSR matrix of shape (n_chunks, n_terms), float32, columns sorted within a row.
+    """
+
+    def __init__(self, batches: Iterable[Sequence[str]]) -> None:
+        self._stems = _Stems()
+        self.vocabulary: dict[str, int] = {}
+        blocks = [self._count(batch, grow=True) for batch in batches]
+        for block in blocks:
+            block.resize(block.shape[0], len(self.vocabulary))
+        empty = sparse.csr_matrix((0, len(self.vocabulary)), dtype=np.float32)
+        self.counts: sparse.csr_matrix = sparse.vstack([empty, *blocks], format="csr", dtype=np.float32)
+
+    def tokenize(self, text: str) -> list[str]:
+        """Terms of `text` in order: stemmed, stop words left out, unknown terms included."""
+        return [stem for stem in map(self._stems.__getitem__, words(text)) if stem]
+
+    def count(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Counts of the corpus's terms in `texts`, CSR, shape (len(texts), n_terms); others are dropped."""
+        return self._count(texts, grow=False)
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks the space was built from."""
+        return int(self.counts.shape[0])
+
+    @cached_property
+    def document_frequency(self) -> NDArray[np.int64]:
+        """In how many chunks each term occurs, shape (n_terms,)."""
+        return np.bincount(self.counts.indices, minlength=len(self.vocabulary)).astype(np.int64)
+
+    @cached_property
+    def idf(self) -> NDArray[np.float32]:
+        """log((n_chunks + 1) / (document frequency + 0.5)), shape (n_terms,): above 0 for every term."""
+        return np.log((self.n_chunks + 1) / (self.document_frequency + 0.5)).astype(np.float32)
+
+    @cached_property
+    def frequent(self) -> NDArray[np.int64]:
+        """Columns of the at most 30,000 terms found in most chunks, ascending: what vectors are fitted on."""
+        order = np.argsort(-self.document_frequency, kind="stable")[:_MAX_FREQUENT]
+        return np.sort(order).astype(np.int64)
+
+    @cached_property
+    def frequent_terms(self) -> list[str]:
+        """The terms of `frequent`, in that order."""
+        by_column = list(self.vocabulary)
+        return [by_column[column] for column in self.frequent]
+
+    def only_frequent(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """Rows of counts cut to the columns of `frequent`: shape (n_rows, len(frequent))."""
+        return counts if len(self.frequent) == counts.shape[1] else counts[:, self.frequent]
+
+    def sample(self, max_chunks: int) -> sparse.csr_matrix:
+        """Counts of `max_chunks` chunks, always the same ones, or of all; frequent terms only."""
+        if self.n_chunks <= max_chunks:
+            return self.only_frequent(self.counts)
+        drawn = np.random.default_rng(_SAMPLE_SEED).choice(self.n_chunks, size=max_chunks, replace=False)
+        return self.only_frequent(self.counts[np.sort(drawn)])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex digest of the vocabulary and the counts: equal for equal corpora."""
+        digest = hashlib.sha256("\n".join(self.vocabulary).encode())
+        for part in (self.counts.indptr.astype("<i8"), self.counts.indices.astype("<i8"), self.counts.data):
+            digest.update(part.tobytes())
+        return digest.hexdigest()[:16]
+
+    def _count(self, texts: Sequence[str], *, grow: bool) -> sparse.csr_matrix:
+        rows = list(self._columns(texts, grow=grow))
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        columns = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        ones = np.ones(len(columns), dtype=np.float32)
+        matrix = sparse.csr_matrix((ones, columns, starts), shape=(len(rows), len(self.vocabulary)))
+        matrix.sum_duplicates()
+        return matrix
+
+    def _columns(self, texts: Sequence[str], *, grow: bool) -> Iterator[list[int]]:
+        known = self.vocabulary
+        for text in texts:
+            terms = self.tokenize(text)
+            if grow:
+                yield [known.setdefault(term, len(known)) for term in terms]
+            else:
+                yield [known[term] for term in terms if term in known]

@@ -1,0 +1,104 @@
+"""A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
+
+import re
+
+import duckdb
+import pyarrow as pa
+
+from pipeline.artifacts import Run, Tables
+from pipeline.errors import InputError
+from schemas.tables import TABLES, Table
+
+HEAD = """\
+-- Every table of this run as a view, for DuckDB 2 and later, from any working directory:
+--   duckdb -init views.sql
+-- The views find their files through run_folder(). Was the run moved? Name its new folder ('.' is the working
+-- directory; write [*] for * , [?] for ? and [[] for [ in a name), here or in a database that holds the views:
+"""
+
+S3_HEAD = (
+    "-- The run is on S3: INSTALL httpfs, LOAD httpfs and CREATE SECRET (TYPE s3, PROVIDER credential_chain) first.\n"
+)
+
+_TYPES: dict[pa.DataType, str] = {
+    pa.string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def literal(text: str) -> str:
+    """The text as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def all_tables(run: Run) -> Tables:
+    """Every table of `schemas.tables`, empty where no complete stage has written it."""
+    parts = run.parts()
+    return Tables(run.store, {name: parts.get(name, []) for name in TABLES})
+
+
+def views_sql(run: Run) -> str:
+    """SQL that makes a view of each table of `schemas.tables` in plain DuckDB, empty where the run has no such table.
+
+    The views take every part in a table's folder, so they follow a run that is built again; read them while no build
+    is under way.
+    """
+    parts = run.parts()
+    # Brackets keep * ? [ in the run's own name from being read as a pattern.
+    folder = re.sub(r"[*?\[]", r"[\g<0>]", run.store.url)
+    lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
+    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(folder)};\n")
+    for name, table in TABLES.items():
+        pattern = literal(f"/tables/{name}/*.parquet")
+        rows = f"SELECT * FROM read_parquet(run_folder() || {pattern})" if parts.get(name) else _no_rows(table)
+        lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")
+    return "\n".join(lines) + "\n"
+
+
+def _no_rows(table: Table) -> str:
+    columns = ", ".join(f'CAST(NULL AS {_sql_type(field.type)}) AS "{field.name}"' for field in table.schema)
+    return f"SELECT {columns} WHERE false"
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _TYPES[kind]
+
+
+def query(run: Run, sql: str) -> pa.Table:
+    """Answer one SELECT over the run's tables. It reads nothing but them, and it cannot write.
+
+    Raises:
+        InputError: DuckDB cannot run it, or it is not one SELECT.
+    """
+    tables = all_tables(run)
+    with tables.connect() as connection:
+        _lock(connection, run, tables)
+        try:
+            answer: pa.Table = connection.sql(_select(connection, sql)).to_arrow_table()
+        except duckdb.Error as error:
+            raise InputError(f"{error}\nThe tables are {', '.join(TABLES)}") from error
+    return answer
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> None:
+    """Close the connection's way to files, extensions and Python variables; on S3, tables come through pyarrow."""
+    if run.store.local is not None:
+        files = [literal(run.store.path(part.file)) for name in TABLES for part in tables.parts(name)]
+        connection.execute(f"SET allowed_paths = [{', '.join(files)}]")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """The query, if it is one SELECT: COPY could still overwrite the very files that may be read."""
+    statements = connection.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        message = "write one SELECT (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW): other statements could change the run"
+        raise InputError(f"{message}. The tables are {', '.join(TABLES)}")
+    return statements[0].query
