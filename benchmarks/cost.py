@@ -20,6 +20,7 @@ import psutil
 
 from benchmarks.report import machine, markdown_table, write
 from pipeline.artifacts import Run
+from pipeline.funnel import BUILD_ORDER
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "collections"
 DOCS = SHARED / "opensearch-docs" / "raw"
@@ -71,7 +72,7 @@ def _follow(line: str, current: str, measured: Measured, now: float) -> str:
     if line.startswith("✓") and not measured.start:
         measured.start = now
     name, colon, _ = line.partition(": ")
-    if not colon or " " in name:
+    if not colon or name not in BUILD_ORDER:
         return current
     if not measured.start:
         measured.start = now

@@ -3,13 +3,11 @@
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
 
 from flows.build_benchmark import audit_step, finish, record, recorded
 from flows.config import merge, resolve
 from flows.steps import run_step
 from pipeline.artifacts import Run
-from schemas.settings import Settings
 
 
 @flow(name="audit-retrievers", persist_result=False)
@@ -27,12 +25,3 @@ def audit_retrievers(out: str, settings: dict[str, Any] | None = None) -> None:
         run_step(run, audit_step(chosen))
         record(run, docs, queries, chosen)
         finish(run, chosen)
-        show(run, chosen)
-
-
-def show(run: Run, settings: Settings) -> None:
-    """Publish the audit as Prefect artifacts."""
-    for table in ("audit_retrievers", "audit_overlap"):
-        rows = run.tables(table).read(table).to_pylist()
-        depths = f"recall at {settings.pool.search_depth}, leave-one-out at {settings.pool.depth}"
-        create_table_artifact(rows, key=table.replace("_", "-"), description=depths)

@@ -6,14 +6,16 @@ from typing import Any
 
 import yaml
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from flows import tools
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
 from flows.steps import Step, run_step
+from pipeline import statistics
 from pipeline.artifacts import Run, key_of
 from pipeline.audit import AUDIT, audit
 from pipeline.card import card
+from pipeline.caveats import caveats
 from pipeline.chunk import CHUNK, chunk
 from pipeline.clean import CLEAN, clean
 from pipeline.errors import ArtifactError
@@ -24,7 +26,7 @@ from pipeline.pool import POOL_STAGE, pool
 from pipeline.search import SEARCH, search
 from pipeline.split import SPLIT, split
 from pipeline.triplets import TRIPLETS_STAGE, triplets
-from pipeline.views import views_sql
+from pipeline.views import all_tables, views_sql
 from schemas.settings import Section, Settings
 
 
@@ -111,9 +113,21 @@ def finish(run: Run, settings: Settings) -> None:
         ),
     )
     run.store.write("views.sql", views_sql(run).encode())
-    text = card(run, settings)
+    tables = all_tables(run)
+    text = card(run, settings, caveats(tables, settings))
     run.store.write("README.md", text.encode())
     create_markdown_artifact(text, key="dataset-card", description=run.store.url)
+    for name, show in SHOWN.items():
+        create_table_artifact(show(tables).to_pylist(), key=name, description=run.store.url)
+
+
+SHOWN = {
+    "funnel": statistics.funnel,
+    "pool-sizes": statistics.pool_sizes,
+    "labels": statistics.labels,
+    "audit-retrievers": statistics.audit_retrievers,
+    "audit-overlap": statistics.audit_overlap,
+}
 
 
 def record(run: Run, docs: str, queries: str, settings: Settings) -> None:

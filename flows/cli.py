@@ -9,19 +9,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
-import click
 import typer
-from rich.markup import escape
 
 from flows.config import DEFAULT_PRESET, load_settings, overrides
-from flows.console import console, errors, reporter, show
+from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
-from pipeline.errors import DarklodeError
+from pipeline.caveats import caveats
+from pipeline.errors import ArtifactError, DarklodeError
 from pipeline.export import FORMATS, export
+from pipeline.views import all_tables
 from pipeline.views import query as run_sql
+from schemas.settings import Settings
 
 app = typer.Typer(
     name="darklode",
@@ -75,7 +76,7 @@ def build(
 
         ready()
         build_benchmark(docs, queries, out, preset, settings.model_dump(mode="json"))
-    _summarise(Run(out))
+    _summarise(Run(out), settings)
 
 
 @app.command()
@@ -114,7 +115,7 @@ def query(
     ] = "table",
 ) -> None:
     """Ask a run's tables in SQL."""
-    answer = run_sql(Run(run), sql)
+    answer = run_sql(_existing(run), sql)
     if form == "table":
         show(answer, f"{answer.num_rows:,} rows")
     elif form == "csv":
@@ -132,8 +133,8 @@ def export_command(
     to: Annotated[Path, typer.Option(help="A new or empty folder.")],
 ) -> None:
     """Write a run in a format that evaluators and trainers read."""
-    for path in export(Run(run), form, to):
-        console.print(str(path), soft_wrap=True)
+    for path in export(_existing(run), form, to):
+        console.print(printable(str(path)), soft_wrap=True)
 
 
 @app.command()
@@ -145,6 +146,13 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+def _existing(url: str) -> Run:
+    run = Run(url)
+    if not run.manifests():
+        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+    return run
+
+
 FUNNEL_BY_STEP = """
     SELECT step, any_value(rows_in) AS "in", any_value(unit_in) AS what, any_value(rows_out) AS "out",
            any_value(unit_out) AS "is",
@@ -153,7 +161,7 @@ FUNNEL_BY_STEP = """
 """
 
 
-def _summarise(run: Run) -> None:
+def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
     _show_audit(run)
@@ -162,8 +170,10 @@ def _summarise(run: Run) -> None:
     judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
     if judges.num_rows:
         console.print("[yellow]Labels by the embedded scorer, not by an LLM: weak, for a first look only.[/yellow]")
+    for sentence in caveats(all_tables(run), settings):
+        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     for name, what in PLACES.items():
-        console.print(f"{what:<22} {run.store.url}/{name}", soft_wrap=True)
+        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
 
 
 PLACES = {
@@ -185,21 +195,22 @@ def _show_audit(run: Run) -> None:
     console.print("[dim]A retriever's own positives count toward it: what no retriever found was never judged.[/dim]\n")
 
 
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
+
+
 def guarded() -> int:
     """Run the command; what a user can mend becomes one message on stderr. Returns the exit code."""
     try:
-        app(standalone_mode=False)
+        app()
     except DarklodeError as error:
-        errors.print("[red]error:[/red]", escape(str(error)), soft_wrap=True)
+        errors.print("[red]error:[/red]", printable(str(error)), soft_wrap=True)
         return 1
-    except typer.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        errors.print("stopped; the same command goes on from here")
-        return 130
+    except BrokenPipeError:  # such as `| head`
+        return 1
+    except SystemExit as stop:  # how typer ends, having explained what it refused
+        if stop.code == INTERRUPTED:
+            errors.print("stopped; the same command goes on from here")
+        return stop.code if isinstance(stop.code, int) else 1
     return 0
 
 

@@ -1,7 +1,7 @@
 """Settings from a preset, a file and the command line, each overriding the one before it."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def load_settings(
     """
     values = _preset(preset)
     if config:
-        values = merge(values, _yaml(config.read_text(encoding="utf-8") if config.is_file() else None, str(config)))
+        values = merge(values, _yaml(_read(config), str(config)))
     return resolve(merge(values, overrides(assignments)))
 
 
@@ -57,9 +57,12 @@ def resolve(values: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "int")
-        raise SettingsError(f"{where}: {first['msg'].lower()} (got {first['input']!r})") from error
+        found = error.errors()
+        where = _setting(found[0]["loc"])
+        wrong = dict.fromkeys(
+            one["msg"].removeprefix("Value error, ") for one in found if _setting(one["loc"]) == where
+        )
+        raise SettingsError(f"{where}: {' or '.join(wrong)} (got {found[0]['input']!r})") from error
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,13 +98,22 @@ def _preset(name: str) -> dict[str, Any]:
     return _yaml(files("flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
-def _yaml(text: str | None, where: str) -> dict[str, Any]:
-    if text is None:
-        raise SettingsError(f"there is no settings file {where}")
+def _read(file: Path) -> str:
     try:
-        values = yaml.safe_load(text) or {}
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SettingsError(f"there is no settings file {file}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error}") from error
+
+
+def _yaml(text: str, where: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError(f"{where} is not YAML: {error}") from error
+    if values is None:
+        return {}
     if not isinstance(values, dict):
         raise SettingsError(f"{where} must hold sections such as clean: and pool:")
     return values
@@ -124,20 +136,26 @@ def _scalar(value: str, text: str) -> Any:
         raise SettingsError(f"--set {text}: the value is not YAML") from error
 
 
+def _setting(place: tuple[int | str, ...]) -> str:
+    """The setting that pydantic means: it goes on with list indices and the members of a union."""
+    paths = [".".join(map(str, place[:length])) for length in range(1, len(place) + 1)]
+    return next((path for path in paths if path in known_keys()), paths[-1])
+
+
 def _check_keys(values: Mapping[str, Any]) -> None:
     known = known_keys()
     sections = {key.rpartition(".")[0] for key in known}
     sections |= {section.rpartition(".")[0] for section in sections} | {""}
-    for path, value in _leaves(values):
-        if path in sections and value is not None and not isinstance(value, Mapping):
-            raise SettingsError(f"{path} is a section; set {path}.<key>")
-        if path not in known and path not in sections:
+    for path in _leaves(values):
+        if path in sections:
+            raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
+        if path not in known:
             raise SettingsError(f"there is no setting {path}; {nearest(path, known)}")
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in values.items():
-        inner = isinstance(value, Mapping)
-        found += _leaves(value, f"{prefix}{key}.") if inner else [(f"{prefix}{key}", value)]
-    return found
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from unicodedata import category
 
 import pyarrow as pa
 from rich.console import Console
@@ -26,6 +27,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_W
 errors = Console(stderr=True, highlight=False)
 
 CELL_CHARACTERS = 100
+UNPRINTABLE = {"Cc", "Cs"}  # control characters, and the halves of characters that no encoding can hold
 
 
 class Bars:
@@ -72,7 +74,7 @@ class Lines:
     def start(self, stage: str, reason: str) -> None:
         """Say that it starts, and why."""
         self._told = time.monotonic()
-        console.print(f"{stage}: {escape(reason)}", soft_wrap=True)
+        console.print(f"{stage}: {printable(reason)}", soft_wrap=True)
 
     def progress(self, stage: str, done: int, total: int | None) -> None:
         """Say how far it is, not more often than every half a minute."""
@@ -88,7 +90,7 @@ class Lines:
 def line(stage: str, manifest: Manifest, redone: bool) -> str:
     """A finished stage in one line."""
     how = f"[dim]{manifest.seconds:.1f} s[/dim]" if redone else "[dim]stands[/dim]"
-    return f"[green]✓[/green] {stage:<17} {escape(summary(manifest))}  {how}"
+    return f"[green]✓[/green] {stage:<17} {printable(summary(manifest))}  {how}"
 
 
 def reporter() -> Bars | Lines:
@@ -98,10 +100,11 @@ def reporter() -> Bars | Lines:
 
 def show(rows: pa.Table, title: str) -> None:
     """Print a table; long cells are cut, numbers stand to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for field in rows.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(field.name, justify="right" if number else "left", no_wrap=number, overflow="fold")
+        table.add_column(printable(field.name), justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows.to_pylist():
         table.add_row(*[cell(value) for value in row.values()])
     console.print(table)
@@ -116,4 +119,9 @@ def cell(value: object) -> str:
         return f"{value:.3f}"
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     text = " ".join(text.split())
-    return escape(text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…")
+    return printable(text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…")
+
+
+def printable(text: str) -> str:
+    """A text from outside for rich: its brackets are no markup, and it cannot steer the terminal."""
+    return escape("".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text))

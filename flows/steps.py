@@ -8,8 +8,9 @@ from typing import Any
 from prefect import task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
-from prefect.states import Completed, State
+from prefect.states import Completed
 
 from flows.reporting import reporter, summary
 from pipeline.artifacts import Manifest, Output, Plan, Run, Stage, Tables

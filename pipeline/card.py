@@ -20,6 +20,8 @@ Recall is against the judged positives of the pool. A retriever's own positives 
 fed the pool: the numbers compare these retrievers, and are too high for any of them and too low for one that did not
 take part. `leave_one_out` is the recall of the pool without the retriever."""
 
+OVERLAP = "Of the positives that either retriever found at the pool's depth, the share that both found (Jaccard)."
+
 GOLDEN = """\
 `mean`, `median` and `deviation` (population standard deviation) are of golden chunks per query, over the queries with
 at least one."""
@@ -88,7 +90,7 @@ def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table,
     wanted = settings.triplets.negatives
     yield "Triplets", statistics.triplets(tables, wanted), f"{wanted} negatives were asked for per positive."
     yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
-    yield "Positives that two retrievers share", statistics.audit_overlap(tables), ""
+    yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
 
 
 def _audit(table: pa.Table) -> pa.Table:

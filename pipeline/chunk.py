@@ -1,4 +1,4 @@
-"""Stage 2: documents cut into chunks, the unit that is retrieved and judged (DevRev-Search, 3.2)."""
+"""Documents cut into chunks, the unit that is retrieved and judged (DevRev-Search, 3.2)."""
 
 import hashlib
 import re
@@ -10,7 +10,6 @@ import pyarrow as pa
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
-from pipeline.errors import SettingsError
 from schemas.settings import ChunkSettings
 from schemas.tables import CHUNKS
 
@@ -27,9 +26,6 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings) -> None:
 
     Each part of `documents` is a unit of its own: one that is the same as in the last run is not cut again. Documents
     without a text and pieces without a letter or digit go to `rejects`.
-
-    Raises:
-        SettingsError: the overlap is not smaller than the chunk.
     """
     splitter = splitter_of(settings)
     totals: Counter[str] = Counter()
@@ -45,13 +41,7 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings) -> None:
 
 
 def splitter_of(settings: ChunkSettings) -> RecursiveCharacterTextSplitter:
-    """What cuts the texts: at paragraphs, then lines, sentences, words, characters.
-
-    Raises:
-        SettingsError: the overlap is not smaller than the chunk.
-    """
-    if settings.overlap >= settings.size:
-        raise SettingsError(f"chunk.overlap ({settings.overlap}) must be smaller than chunk.size ({settings.size})")
+    """What cuts the texts: at paragraphs, then lines, sentences, words, characters."""
     return RecursiveCharacterTextSplitter(
         separators=SEPARATORS, chunk_size=settings.size, chunk_overlap=settings.overlap, keep_separator="end"
     )

@@ -1,7 +1,6 @@
 """The candidates to judge, from each retriever's list."""
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
-from pipeline.errors import SettingsError
 from schemas.settings import PoolSettings
 from schemas.tables import POOL
 
@@ -35,12 +34,7 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
 
     `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `fused`: the best `budget` by reciprocal-rank
     fusion (Cormack et al. 2009, k = 60) of the full lists.
-
-    Raises:
-        SettingsError: the pool is deeper than the lists.
     """
-    if settings.depth > settings.search_depth:
-        raise SettingsError(f"pool.depth {settings.depth} is deeper than pool.search_depth {settings.search_depth}")
     query = f"""
         WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.rule]})
         SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id

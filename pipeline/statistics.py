@@ -72,7 +72,9 @@ TRIPLETS = """
 
 AUDIT_RETRIEVERS = "SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever"
 
-AUDIT_OVERLAP = "SELECT * FROM audit_overlap ORDER BY retriever, other"
+AUDIT_OVERLAP = """
+    PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
+"""
 
 
 def sizes(tables: Tables) -> pa.Table:
@@ -120,5 +122,5 @@ def audit_retrievers(tables: Tables) -> pa.Table:
 
 
 def audit_overlap(tables: Tables) -> pa.Table:
-    """`audit_overlap` by name."""
-    return tables.sql(AUDIT_OVERLAP)
+    """A matrix: of the positives that either of two retrievers found, the share that both found (Jaccard)."""
+    return tables.sql(AUDIT_OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from conftest import documents, execute, put, read
 from pipeline.artifacts import Manifest, Output, Run, Stage, Tables
 from pipeline.chunk import CHUNK, chunk, spans, splitter_of
-from pipeline.errors import SettingsError
 from schemas.settings import ChunkSettings
 from schemas.tables import TABLES
 
@@ -198,9 +198,9 @@ def test_unchanged_parts_are_not_cut_again(run: Run) -> None:
     assert (after.funnel[0].rows_in, after.funnel[0].rows_out) == (4, 4)
 
 
-def test_an_overlap_as_long_as_the_chunk_is_a_settings_error(run: Run) -> None:
-    with pytest.raises(SettingsError, match=r"chunk\.overlap \(10\) must be smaller than chunk\.size \(10\)"):
-        cut(run, documents(doc_id=["a"], text=["words"]), size=10, overlap=10)
+def test_an_overlap_as_long_as_the_chunk_is_refused() -> None:
+    with pytest.raises(ValidationError, match="overlap 10 must be smaller than size 10"):
+        ChunkSettings(size=10, overlap=10)
 
 
 def test_no_documents_give_an_empty_table(run: Run) -> None:

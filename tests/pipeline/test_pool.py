@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import pipeline.pool
 from conftest import execute, put, read
 from pipeline.artifacts import Manifest, Run
-from pipeline.errors import SettingsError
 from pipeline.pool import POOL_STAGE, pool
 from schemas.settings import PoolSettings
 from schemas.tables import QUERIES, RANKINGS
@@ -128,7 +128,7 @@ def test_equal_scores_stand_in_the_order_of_ids(run: Run) -> None:
 
 
 def test_a_pool_deeper_than_the_lists_is_refused(run: Run) -> None:
-    with pytest.raises(SettingsError, match=r"pool\.depth 61 is deeper than pool\.search_depth 60"):
+    with pytest.raises(ValidationError, match="depth 61 must not exceed search_depth 60"):
         pooled(run, seven(overlap=True), depth=61, search_depth=60)
     assert pooled(run, seven(overlap=True), depth=60, search_depth=60).rows("pool") == 60
 

@@ -77,7 +77,7 @@ def searched(
 
 
 def searching(run: Run, parts: Mapping[str, Build], depth: int = 420) -> Manifest:
-    chosen = PoolSettings(search_depth=depth)
+    chosen = PoolSettings(depth=1, search_depth=depth)
     return execute(run, SEARCH, lambda tables, output: search(tables, output, chosen, retrievers=parts))
 
 

@@ -25,13 +25,17 @@ Row = dict[str, Any]
 
 @dataclass
 class World:
-    """One tenant: its texts, its queries' splits, lists, pool depth and labels (no label: unread or not asked)."""
+    """One tenant: its texts, its queries' splits, lists, pool and labels (no label: unread or not asked).
+
+    The pool is the union of the top `depth`, or the best `budget` by fused score.
+    """
 
     texts: dict[str, str]
     splits: dict[str, str]
     lists: dict[str, list[list[str]]]
     depth: int
     labels: dict[tuple[str, str], int] = field(default_factory=dict)
+    budget: int = 0
 
     def fused(self, query: str) -> dict[str, np.float32]:
         chunks = {chunk for ranked in self.lists[query] for chunk in ranked}
@@ -41,6 +45,9 @@ class World:
         return {chunk: np.float32(sum(round(1e12 / (60 + rank)) for rank in ranks[chunk]) / 10**12) for chunk in chunks}
 
     def pool(self, query: str) -> set[str]:
+        if self.budget:
+            scores = self.fused(query)
+            return set(sorted(scores, key=lambda chunk: (-float(scores[chunk]), chunk))[: self.budget])
         return {chunk for ranked in self.lists[query] for chunk in ranked[: self.depth]}
 
 
@@ -55,7 +62,7 @@ def world(number: int) -> World:
         query: [chance.sample(chunks, chance.randint(0, len(chunks))) for _ in range(chance.randint(1, 4))]
         for query in splits
     }
-    made = World(texts, splits, lists, depth=chance.choice([1, 3, 10, 40]))
+    made = World(texts, splits, lists, depth=chance.choice([1, 3, 10, 40]), budget=chance.choice([0, 0, 5, 15]))
     odds = chance.choice([(1, 8, 1), (4, 4, 2), (8, 1, 0), (1, 1, 8)])
     for query in splits:
         for chunk in sorted(made.pool(query)):
@@ -206,6 +213,14 @@ def test_the_margin_holds_for_mined_negatives_alone(run: Run) -> None:
     """1/61 · 0.9 lies between the 7th and the 8th place: 1/67 is too near, 1/68 is not."""
     labels = {"c00": 1, "c01": 0}
     assert negatives_of(run, simple(labels), negatives=3, margin=0.1) == [["c01", "c07", "c08"]]
+
+
+def test_a_score_at_the_ceiling_is_too_near(run: Run) -> None:
+    """Three chunks share a score; only one of them came into the pool."""
+    lists = [["c00", "c01", "c02", "c03"], ["c01", "c02", "c00"], ["c02", "c00", "c01"]]
+    texts = {f"c{number:02d}": f"text {number}" for number in range(4)}
+    tied = World(texts, {"q": "train"}, {"q": lists}, 0, {("q", "c00"): 1}, budget=1)
+    assert negatives_of(run, tied, margin=0.0) == [["c03"]]
 
 
 def test_a_judged_negative_may_outrank_its_positive(run: Run) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import execute, put, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import execute, put, read
 from pipeline.artifacts import Manifest, Run
 from pipeline.clean import CLEAN, clean
 from pipeline.clean.diversity import n_clusters

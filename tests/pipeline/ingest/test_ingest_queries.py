@@ -33,7 +33,7 @@ def test_ids_are_made_of_file_and_line(tmp_path: Path) -> None:
     ids = [row["query_id"] for row in first.rows]
     assert ids == [row["query_id"] for row in again.rows][:3]
     assert len(set(ids)) == 3
-    assert all(len(name) == 14 and name.startswith("q-") for name in ids)
+    assert all(len(name) == 18 and name.startswith("q-") for name in ids)
 
 
 def test_csv(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""What whoever uses a run must know, read off its tables."""
+
+from pipeline import statistics
+from pipeline.artifacts import Tables
+from schemas.settings import Settings
+
+FEW_TEST_QUERIES = 50
+
+SMALL_TENANTS = """
+    SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
+    HAVING count(*) <= 2 * $1 ORDER BY tenant
+"""
+
+
+def caveats(tables: Tables, settings: Settings) -> list[str]:
+    """Sentences for the card and the screen; none where there is nothing to say.
+
+    Args:
+        tables: `views.all_tables` of a finished run.
+        settings: the run's settings.
+    """
+    found = [
+        _small(tables, settings.pool.search_depth),
+        _labels(tables),
+        _unreadable(tables),
+        _short(tables, settings.triplets.negatives),
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def _small(tables: Tables, depth: int) -> str:
+    tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
+    if not tenants:
+        return ""
+    named = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
+    return f"Lists of {depth} hold half or more of the chunks of {named}: recall at that depth says little there."
+
+
+def _labels(tables: Tables) -> str:
+    rows = {row["split"]: row for row in statistics.labels(tables).to_pylist()}
+    if "all" not in rows:
+        return ""
+    without, everything = rows["all"]["without_positives"], rows["all"]["queries"]
+    test = rows["test"]["with_positives"] if "test" in rows else 0
+    said = f"{without:,} of {everything:,} queries have no positive." if without else ""
+    few = f"Only {test} test queries have a positive: differences between systems will be noise."
+    return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
+
+
+def _unreadable(tables: Tables) -> str:
+    unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
+    return (
+        f"{unreadable:,} pairs have no readable verdict; they are neither positives nor negatives."
+        if unreadable
+        else ""
+    )
+
+
+def _short(tables: Tables, wanted: int) -> str:
+    short = sum(statistics.triplets(tables, wanted)["short_rows"].to_pylist())
+    return f"{short:,} triplets have fewer than {wanted} negatives; none were made up." if short else ""
