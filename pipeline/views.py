@@ -55,7 +55,11 @@ def views_sql(run: Run) -> str:
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(folder)};\n")
     for name, table in TABLES.items():
         pattern = literal(f"/tables/{name}/*.parquet")
-        rows = f"SELECT * FROM read_parquet(run_folder() || {pattern})" if parts.get(name) else _no_rows(table)
+        rows = (
+            f"SELECT * FROM read_parquet(run_folder() || {pattern}, hive_partitioning = false)"
+            if parts.get(name)
+            else _no_rows(table)
+        )
         lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")
     return "\n".join(lines) + "\n"
 

@@ -16,7 +16,7 @@ from pipeline.clean.language import drop_other_languages
 from pipeline.clean.length import count_words, drop_extremes
 from pipeline.clean.noise import drop_noise
 from pipeline.clean.personal_data import mask
-from pipeline.clean.sifted import Sifted, credit
+from pipeline.clean.sifted import Sifted, credit, name_survivors
 from pipeline.errors import InputError
 from schemas.settings import CleanSettings
 from schemas.tables import CLEANED_QUERIES, RAW_QUERIES
@@ -39,15 +39,18 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
         InputError: no query passed.
     """
     queries = _working_table(tables.read("raw_queries"), settings)
+    dropped: list[tuple[str, pa.Table]] = []
     for number, (name, sieve) in enumerate(_filters(settings, seed)):
         output.progress(number, 5)
-        queries = _apply(name, sieve(queries), output, settings.keep_all)
+        queries, gone = _apply(f"clean.{name}", sieve(queries), output, settings.keep_all)
+        dropped.append((f"clean.{name}", gone))
     if not queries.num_rows:
-        raise InputError("cleaning dropped every query; see the table rejects, and loosen the settings under clean")
+        raise InputError("cleaning dropped every query; loosen the settings under clean, or pass --keep-all-queries")
+    for step, gone in name_survivors(dropped):
+        output.reject(step, RAW_QUERIES.name, {name: gone[name] for name in gone.column_names})
     columns = {name: queries[name] for name in CLEANED_QUERIES.schema.names}
-    output.write(
-        "cleaned_queries", CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
-    )
+    in_order = CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    output.write("cleaned_queries", in_order)
 
 
 def _filters(settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
@@ -68,23 +71,12 @@ def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
     return queries.append_column("n_represented", raw["count"]).append_column("n_words", count_words(text))
 
 
-def _apply(step: str, sifted: Sifted, output: Output, keep_all: bool) -> pa.Table:
+def _apply(step: str, sifted: Sifted, output: Output, keep_all: bool) -> tuple[pa.Table, pa.Table]:
+    """The queries that stay, and those that go as columns of `rejects`."""
     if keep_all:
         sifted = Sifted.all_kept(sifted.queries)
-    queries, dropped = sifted.queries, sifted.dropped
-    gone = queries.filter(dropped)
-    reasons = sifted.reasons.filter(dropped)
-    kept = credit(sifted)
-    if gone.num_rows:
-        columns = {
-            "tenant": gone["tenant"],
-            "id": gone["query_id"],
-            "payload": pc.utf8_slice_codeunits(gone["text"], 0, 500),
-        }
-        by = sifted.represented_by.filter(dropped)
-        output.reject(f"clean.{step}", RAW_QUERIES.name, columns | {"reason": reasons, "represented_by": by})
-    counts = {item["values"]: item["counts"] for item in pc.value_counts(reasons).to_pylist()}
-    output.count(
-        FunnelStep(f"clean.{step}", "queries", queries.num_rows, "queries", kept.num_rows, dict(sorted(counts.items())))
-    )
-    return kept
+    kept, gone = credit(sifted), sifted.rejects()
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(gone["reason"]).to_pylist()}
+    before = sifted.queries.num_rows
+    output.count(FunnelStep(step, "queries", before, "queries", kept.num_rows, dict(sorted(counts.items()))))
+    return kept, gone

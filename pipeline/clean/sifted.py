@@ -1,11 +1,14 @@
 """What a filter answers: for each query a reason to drop it, or none, and who stands for it."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+PAYLOAD_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,18 @@ class Sifted:
         nothing = pa.scalar(None, pa.string())
         return cls(queries, pc.if_else(dropped, reason, nothing), pc.if_else(dropped, ids, nothing))
 
+    def rejects(self) -> pa.Table:
+        """The dropped queries, as columns of `rejects`."""
+        gone = self.queries.filter(self.dropped)
+        columns = {
+            "tenant": gone["tenant"],
+            "id": gone["query_id"],
+            "payload": pc.utf8_slice_codeunits(gone["text"], 0, PAYLOAD_CHARACTERS),
+            "reason": self.reasons.filter(self.dropped),
+            "represented_by": self.represented_by.filter(self.dropped),
+        }
+        return pa.table(columns)
+
 
 def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one contiguous array."""
@@ -62,3 +77,18 @@ def credit(sifted: Sifted) -> pa.Table:
     joined = rows.join(sums, ["tenant", "query_id"]).sort_by("row")
     total = pc.add(kept["n_represented"], pc.fill_null(joined["lent_sum"], 0))
     return kept.set_column(kept.schema.get_field_index("n_represented"), "n_represented", total)
+
+
+def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+    """Rejects by step, each naming a query that was kept: one that went later passes its own representative on."""
+    later = pa.table(
+        {"tenant": pa.array([], pa.string()), "id": pa.array([], pa.string()), "by": pa.array([], pa.string())}
+    )
+    for step, gone in reversed(list(dropped)):
+        rows = gone.append_column("row", pa.array(np.arange(gone.num_rows)))
+        heirs = rows.join(later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
+        final = pc.coalesce(heirs["by"], heirs["represented_by"])
+        named = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
+        mine = named.select(["tenant", "id", "represented_by"]).rename_columns(["tenant", "id", "by"])
+        later = pa.concat_tables([later, mine.filter(pc.is_valid(mine["by"]))])
+        yield step, named

@@ -170,6 +170,18 @@ def test_sampling_keeps_one_of_each_cluster_and_credits_it(run: Run) -> None:
     assert all(topic[row["represented_by"]] == str(row["payload"])[:5] for row in read(run, "rejects"))
 
 
+def test_a_duplicate_of_a_query_that_sampling_drops_names_the_one_kept(run: Run) -> None:
+    odd = "how would I go about replacing what signs our events"
+    texts = [odd, odd.upper(), "rotate the signing secret", "rotate signing secret", "rotate signing secrets"]
+    cleaned(run, texts, deduplicate=True, clusters=1, per_cluster=1)
+    (kept,) = read(run, "cleaned_queries")
+    gone = read(run, "rejects")
+    assert {row["stage"] for row in gone} == {"clean.duplicates", "clean.diversity"}
+    assert {row["represented_by"] for row in gone} == {kept["query_id"]}
+    assert kept["query_id"] not in {"q00000", "q00001"}
+    assert kept["n_represented"] == 5
+
+
 def test_keep_all_describes_and_drops_nothing(run: Run) -> None:
     texts = ["test", "reset password", "reset password", "ein deutscher Satz über Passwörter und Konten", "x" * 400]
     cleaned(run, texts, keep_all=True, noise=True, language="en", deduplicate=True, per_cluster=1, clusters=2)
@@ -227,11 +239,10 @@ def test_rows_in_are_rows_out_and_rejects(
     except InputError:
         return
     kept, gone = read(run, "cleaned_queries"), read(run, "rejects") if "rejects" in run.parts() else []
-    assert sorted(str(row["query_id"]) for row in kept) + sorted(str(row["id"]) for row in gone) is not None
     assert {row["query_id"] for row in kept} | {row["id"] for row in gone} == {f"q{i:05d}" for i in range(len(texts))}
     assert len(kept) + len(gone) == len(texts)
     tenant_of = {row["query_id"]: row["tenant"] for row in kept}
-    assert all(tenant_of.get(row["represented_by"], row["tenant"]) == row["tenant"] for row in gone)
+    assert all(tenant_of[row["represented_by"]] == row["tenant"] for row in gone if row["represented_by"])
     represented = sum(int(str(row["n_represented"])) for row in kept)
     lent = sum(row["represented_by"] is not None for row in gone)
     assert represented == len(kept) + lent
