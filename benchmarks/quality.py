@@ -1,15 +1,14 @@
 """How much of what humans found relevant the embedded retrievers find, on the four labelled collections.
 
-    python -m benchmarks.quality [--collections FOLDER] [--out FOLDER] [--only NAME ...]
+    python -m benchmarks.quality [--collections FOLDER] [--only NAME ...]
 
-Writes quality.md and quality.json. Recall is the mean over queries of the share of relevant documents found;
+Writes benchmarks/results/quality.md and quality.json. Recall is the mean over queries of the share of relevant documents found;
 a chunk counts for its document; every judged query is kept.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
+from benchmarks.report import machine, write
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.embedded import EMBEDDED
 
@@ -139,15 +139,10 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the collections")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder to write to")
     parser.add_argument("--only", nargs="+", choices=LABELLED, default=LABELLED, help="collections to measure")
     options = parser.parse_args()
     results = {name: measure(read_collection(name, options.collections)) for name in options.only}
-    report = to_markdown(results)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "quality.md").write_text(report, encoding="utf-8")
-    (options.out / "quality.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(report)
+    write("quality", f"{to_markdown(results)}\n{machine()}", results)
 
 
 if __name__ == "__main__":

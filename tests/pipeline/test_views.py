@@ -38,6 +38,13 @@ def test_the_views_open_from_any_directory_whatever_the_run_is_called(
     assert counted(sql) == (len(TENANTS) * len(CHUNK_IDS), 0)
 
 
+def test_a_folder_named_like_a_partition_gives_no_column(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(views_sql(finished_run(str(tmp_path / "tenant=x" / "run"))))
+        tenants = connection.execute("SELECT DISTINCT tenant FROM chunks ORDER BY tenant").fetchall()
+    assert [tenant for (tenant,) in tenants] == sorted(TENANTS)
+
+
 def test_views_of_tables_without_parts_have_the_same_columns(run: Run, tmp_path: Path) -> None:
     run.execute(run.plan(Stage("all", 1, (), tuple(TABLES)), {}), lambda _tables, _output: None)
     assert described(views_sql(run)) == described(views_sql(Run(str(tmp_path / "nothing yet"))))
