@@ -2,8 +2,8 @@
 
     python -m benchmarks.quality [--collections FOLDER] [--only NAME ...]
 
-Writes benchmarks/results/quality.md and quality.json. Recall is the mean over queries of the share of relevant documents found;
-a chunk counts for its document; every judged query is kept.
+Writes benchmarks/results/quality.md and quality.json. Recall is the mean over queries of the share of relevant
+documents found; a chunk counts for its document; every judged query is kept.
 """
 
 from __future__ import annotations
