@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 
 class Section(BaseModel):
@@ -102,6 +102,70 @@ class PoolSettings(Section):
         return self
 
 
+class SentenceTransformersEncoder(Section):
+    """A sentence-transformers model on this machine's GPU or CPU."""
+
+    kind: Literal["sentence_transformers"]
+    model: str = Field(min_length=1, description="name on the model hub, or a local folder")
+    revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
+    query_prompt: str = Field("", description="text put before every query")
+    document_prompt: str = Field("", description="text put before every chunk")
+    max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
+    dimensions: int | None = Field(None, gt=0, description="keep the first so many (Matryoshka models); null: all")
+    dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")
+    device: str = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
+    batch_size: int = Field(32, gt=0, description="texts per forward pass")
+
+
+class OpenAIEncoder(Section):
+    """An OpenAI-compatible embeddings endpoint; the key comes from the environment."""
+
+    kind: Literal["openai"]
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    base_url: str = Field("https://api.openai.com/v1", description="without user name, password or key")
+    key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key; empty: none is sent")
+    dimensions: int | None = Field(None, gt=0, description="asked of the endpoint; null: the model's own")
+    query_prompt: str = Field("", description="text put before every query")
+    document_prompt: str = Field("", description="text put before every chunk")
+    query_parameters: dict[str, JsonValue] = Field({}, description="sent with queries, such as input_type")
+    document_parameters: dict[str, JsonValue] = Field({}, description="sent with chunks, such as input_type")
+    max_tokens: int = Field(8192, gt=0, description="longer texts are cut to it (by a careful estimate)")
+    batch_texts: int = Field(256, gt=0, description="most texts per request")
+    batch_tokens: int = Field(100_000, gt=0, description="most tokens per request (estimated)")
+    in_flight: int = Field(8, gt=0, description="most requests under way at once")
+    requests_per_minute: int | None = Field(None, gt=0, description="rate limit; null: none")
+    timeout: float = Field(60, gt=0, description="seconds until a request counts as failed")
+    give_up_after: float = Field(600, gt=0, description="seconds of failing until the run stops")
+    price_per_million: float = Field(0, ge=0, description="price of a million tokens, for the cost shown")
+    spending_limit: float | None = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
+
+
+EncoderSettings = Annotated[SentenceTransformersEncoder | OpenAIEncoder, Field(discriminator="kind")]
+
+
+class Bm25Settings(Section):
+    engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="bm25s, or the much slower rank-bm25")
+    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="variant of BM25")
+    k1: float = Field(1.5, ge=0, description="how soon repeated terms stop counting")
+    b: float = Field(0.75, ge=0, le=1, description="how much long chunks are discounted")
+    stemmer: str | None = Field("english", description="Snowball stemmer, such as german; null: none")
+    stop_words: bool = Field(True, description="leave English stop words out")
+
+
+class VectorSettings(Section):
+    """Exact search over cached vectors."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: the GPU where there is one")
+    memory_mb: int = Field(1024, gt=0, description="most host memory for vectors and scores")
+    gpu_memory_mb: int = Field(8192, gt=0, description="most GPU memory for vectors and scores")
+    index: Literal["exact", "hnsw", "ivf"] = Field("exact", description="hnsw and ivf are approximate (faiss)")
+
+
+class CacheSettings(Section):
+    root: str | None = Field(None, description="folder or s3:// prefix of the embedding cache; null: the user's cache")
+    dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
+
+
 class JudgeSettings(Section):
     kind: Literal["embedded"] = Field("embedded", description="embedded: a label-free scorer, weak, and no LLM")
     threshold: Share = Field(0.5, description="relevant from this probability on")
@@ -133,6 +197,10 @@ class Settings(Section):
     ingest: IngestSettings = IngestSettings()
     clean: CleanSettings = CleanSettings()
     chunk: ChunkSettings = ChunkSettings()
+    encoders: dict[str, EncoderSettings] = Field({}, description="named encoders; pool.retrievers may name them")
+    bm25: Bm25Settings = Bm25Settings()
+    vectors: VectorSettings = VectorSettings()
+    cache: CacheSettings = CacheSettings()
     pool: PoolSettings = PoolSettings()
     judge: JudgeSettings = JudgeSettings()
     split: SplitSettings = SplitSettings()
