@@ -10,6 +10,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from flows import tools
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
+from flows.spreading import spreading
 from flows.steps import Step, run_step
 from pipeline import statistics
 from pipeline.artifacts import Run, key_of
@@ -25,6 +26,7 @@ from pipeline.judge import JUDGE, judge
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.search import SEARCH, search
 from pipeline.split import SPLIT, split
+from pipeline.spread import Spread, here
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables, views_sql
 from schemas.settings import Section, Settings
@@ -49,14 +51,14 @@ def build_benchmark(
     """
     chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
     run = Run(out)
-    with run.lock():
+    with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, docs, queries, chosen)
-        for step in steps(docs, queries, chosen):
+        for step in steps(docs, queries, chosen, spread):
             run_step(run, step)
         finish(run, chosen)
 
 
-def steps(docs: str, queries: str, settings: Settings) -> list[Step]:
+def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     ingest, seed = settings.ingest, settings.seed
     retrievers, judge_for = tools.retrievers(settings.pool), tools.judge_for(settings.judge)
@@ -87,7 +89,7 @@ def steps(docs: str, queries: str, settings: Settings) -> list[Step]:
         Step(
             SEARCH,
             {"retrievers": list(retrievers), "search_depth": settings.pool.search_depth},
-            lambda tables, output: search(tables, output, settings.pool, retrievers=retrievers),
+            lambda tables, output: search(tables, output, settings.pool, retrievers=retrievers, spread=spread),
         ),
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
         Step(

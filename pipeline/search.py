@@ -1,17 +1,22 @@
 """Every retriever searches every query once, deep enough for the pool and for the audit."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
-from pipeline.artifacts import FunnelStep, Output, Stage, Tables
+from pipeline.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from pipeline.corpora import Digest, TenantChunks
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.port import Hits, Retriever
+from pipeline.spread import Pieces, Spread, here, stands, unit_key
 from schemas.settings import PoolSettings
 from schemas.tables import QUERIES, RANKINGS
 
@@ -22,7 +27,37 @@ QUERY_BLOCK = 1024
 Factory = Callable[[Corpus], Retriever]
 
 
-def search(tables: Tables, output: Output, settings: PoolSettings, *, retrievers: Mapping[str, Factory]) -> None:
+@dataclass(frozen=True)
+class Lists:
+    """A shard: one tenant's lists by some of the retrievers, which share what they fit on the tenant's chunks."""
+
+    tables: Tables
+    tenant: str
+    retrievers: tuple[tuple[str, Factory], ...]
+    depth: int
+    place: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"search {self.tenant} {' '.join(name for name, _ in self.retrievers)}"
+
+
+@dataclass(frozen=True)
+class _Unit:
+    tenant: str
+    retriever: str
+    mark: str
+    pieces: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.tenant!r} {self.retriever!r}"
+
+
+def search(
+    tables: Tables, output: Output, settings: PoolSettings, *, retrievers: Mapping[str, Factory], spread: Spread = here
+) -> None:
     """Write each retriever's list for each query, `search_depth` deep, tenant by tenant.
 
     One unit per tenant and retriever: a killed search goes on with the next retriever, and a tenant whose queries and
@@ -32,55 +67,86 @@ def search(tables: Tables, output: Output, settings: PoolSettings, *, retrievers
         tables: holds `queries` and `chunks`.
         output: takes `rankings`.
         settings: the depth of the lists.
-        retrievers: builds each retriever on a tenant's chunks, by name, in the order of the lists.
+        retrievers: builds each retriever on a tenant's chunks, by name, in the order of the lists; `spread` may ask
+            for builders that can be pickled. Those of one `shares`, an attribute that a builder may have, fit the
+            same things and are kept together.
+        spread: where the searching is done.
     """
     queries = tables.read("queries", ["tenant", "query_id", "text"])
-    tenants = sorted(pc.unique(queries["tenant"]).to_pylist())
+    units: list[_Unit] = []
     orphans = 0
-    for number, tenant in enumerate(tenants):
+    for tenant in sorted(pc.unique(queries["tenant"]).to_pylist()):
         mine = queries.filter(pc.equal(queries["tenant"], tenant))
         chunks = TenantChunks(tables, tenant)
         if chunks.n:
-            report = _Report(output, number * len(retrievers), len(tenants) * len(retrievers))
-            _search_tenant(chunks, mine, output, settings.search_depth, retrievers, report)
+            mark, pieces = _mark(chunks, mine), -(-mine.num_rows // QUERY_BLOCK)
+            units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
         else:
             orphans += _reject_orphans(mine, output)
+    missing = [unit for unit in units if not stands(output, unit.name, unit.mark)]
+    shards = [
+        Lists(
+            tables,
+            group[0].tenant,
+            tuple((unit.retriever, retrievers[unit.retriever]) for unit in group),
+            settings.search_depth,
+            f"progress/{SEARCH.name}/{key_of(*(unit_key(output, unit.name, unit.mark) for unit in group))}",
+        )
+        for group in _groups(missing, retrievers, spread.places)
+    ]
+    _collect(units, shards, spread, output)
     ranked = sum(part.rows for part in output.parts["rankings"])
     dropped = {"tenant has no documents": orphans} if orphans else {}
     output.count(FunnelStep("search", "queries", queries.num_rows, "ranked chunks", ranked, dropped))
 
 
-class _Report:
-    """Progress in searches done, over all tenants."""
-
-    def __init__(self, output: Output, before: int, total: int) -> None:
-        self._output, self._done, self._total = output, before, total
-        output.progress(before, total)
-
-    def step(self) -> None:
-        self._done += 1
-        self._output.progress(self._done, self._total)
-
-
-def _search_tenant(
-    chunks: TenantChunks,
-    queries: pa.Table,
-    output: Output,
-    depth: int,
-    retrievers: Mapping[str, Factory],
-    report: _Report,
-) -> None:
+def _mark(chunks: TenantChunks, queries: pa.Table) -> str:
     basis = Digest(2)
     basis.update([queries["query_id"], queries["text"]])
-    mark = chunks.digest + basis.hexdigest()
+    return chunks.digest + basis.hexdigest()
+
+
+def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
+    """What goes together in a shard: a tenant's retrievers, or the related ones where places would stay empty."""
+    tenants = [list(group) for _, group in groupby(units, lambda unit: unit.tenant)]
+    if len(tenants) >= places:
+        return tenants
+    groups: dict[tuple[str, str], list[_Unit]] = {}
+    for unit in units:
+        family = getattr(retrievers[unit.retriever], "shares", unit.retriever)
+        groups.setdefault((unit.tenant, family), []).append(unit)
+    return list(groups.values())
+
+
+def _collect(units: Sequence[_Unit], shards: Sequence[Lists], spread: Spread, output: Output) -> None:
+    """Write the units in their order, each from its shard's result, which gives its retrievers' pieces in turn."""
+    owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
+    results = spread(rank, shards)
+    pieces: dict[str, Pieces] = {}
+    output.progress(0, len(units))
+    with ExitStack() as stack:
+        for number, unit in enumerate(units, 1):
+            with output.unit(unit.name, unit.mark) as found:
+                if not found.done:
+                    shard = owners[unit.tenant, unit.retriever]
+                    if shard.place not in pieces:  # shards stand in the order of their first units
+                        pieces[shard.place] = stack.enter_context(closing(next(results)))
+                    for rows in islice(pieces[shard.place], unit.pieces):
+                        output.write("rankings", rows)
+                    if unit.retriever == shard.retrievers[-1][0]:
+                        pieces[shard.place].close()
+            output.progress(number, len(units))
+
+
+def rank(lists: Lists) -> Pieces:
+    """Search a shard: its retrievers one after the other, `QUERY_BLOCK` queries a piece."""
+    mine = pads.field("tenant") == lists.tenant
+    queries = lists.tables.dataset("queries").to_table(["query_id", "text"], mine)
+    chunks = TenantChunks(lists.tables, lists.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
         corpus = Corpus(chunks.batches, chunks.n, Path(scratch))
-        for name, build in retrievers.items():
-            with output.unit(f"{chunks.tenant!r} {name!r}", mark) as unit:
-                if not unit.done:
-                    for rows in _lists(build(corpus), name, chunks, queries, depth):
-                        output.write("rankings", rows)
-            report.step()
+        for name, build in lists.retrievers:
+            yield from _lists(build(corpus), name, chunks, queries, lists.depth)
 
 
 def _lists(retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -14,6 +14,8 @@ import Stemmer
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 from numpy.typing import NDArray
 from scipy import sparse
+
+from pipeline.errors import SettingsError
 
 _STOP_WORDS = frozenset(STOPWORDS_EN_PLUS) | frozenset("d ll m re s t ve".split())
 _MAX_FREQUENT = 30_000
@@ -49,28 +51,59 @@ def words(text: str) -> list[str]:
 
 
 class _Stems(dict[str, str]):
-    """Word → its English Snowball stem, "" for a stop word; each word is stemmed once."""
+    """Word → its stem, "" for a stop word; each word is stemmed once."""
 
-    def __init__(self) -> None:
+    def __init__(self, stemmer: str | None, stop_words: frozenset[str]) -> None:
         super().__init__()
-        self._stemmer = Stemmer.Stemmer("english", 0)
+        self._stem: Callable[[str], str] = Stemmer.Stemmer(stemmer, 0).stemWord if stemmer else str
+        self._stop_words = stop_words
 
     def __missing__(self, word: str) -> str:
-        stem = "" if word in _STOP_WORDS else self._stemmer.stemWord(word)
+        stem = "" if word in self._stop_words else self._stem(word)
         self[word] = stem
         return stem
 
 
+class Analyzer:
+    """Texts to terms: the words, without stop words, stemmed.
+
+    Args:
+        stemmer: name of a Snowball stemmer, such as german; None keeps the words as they are. The pairs of characters
+            that stand for scripts without spaces go through every stemmer unchanged.
+        stop_words: leave English stop words out.
+
+    Raises:
+        SettingsError: there is no such stemmer.
+    """
+
+    def __init__(self, stemmer: str | None = "english", stop_words: bool = True) -> None:
+        if stemmer is not None and stemmer not in Stemmer.algorithms():
+            known = ", ".join(Stemmer.algorithms())
+            raise SettingsError(
+                f"bm25.stemmer: there is no Snowball stemmer {stemmer}; null for none, or one of {known}"
+            )
+        self._stems = _Stems(stemmer, _STOP_WORDS if stop_words else frozenset())
+
+    def tokenize(self, text: str) -> list[str]:
+        """Terms of `text`, in order."""
+        return [stem for stem in map(self._stems.__getitem__, words(text)) if stem]
+
+
 class TermSpace:
-    """The terms (stemmed words without stop words) of a corpus and how often each chunk holds each.
+    """The terms of a corpus and how often each chunk holds each.
+
+    Args:
+        batches: the chunks' texts.
+        analyzer: makes terms of them; by default English stems without stop words.
 
     Attributes:
+        analyzer: the same.
         vocabulary: term → column, in order of first appearance.
         counts: CSR matrix of shape (n_chunks, n_terms), float32, columns sorted within a row.
     """
 
-    def __init__(self, batches: Iterable[Sequence[str]]) -> None:
-        self._stems = _Stems()
+    def __init__(self, batches: Iterable[Sequence[str]], analyzer: Analyzer | None = None) -> None:
+        self.analyzer = analyzer or Analyzer()
         self.vocabulary: dict[str, int] = {}
         blocks = [self._count(batch, grow=True) for batch in batches]
         for block in blocks:
@@ -79,8 +112,8 @@ class TermSpace:
         self.counts: sparse.csr_matrix = sparse.vstack([empty, *blocks], format="csr", dtype=np.float32)
 
     def tokenize(self, text: str) -> list[str]:
-        """Terms of `text` in order: stemmed, stop words left out, unknown terms included."""
-        return [stem for stem in map(self._stems.__getitem__, words(text)) if stem]
+        """Terms of `text` in order, those that the corpus does not hold included."""
+        return self.analyzer.tokenize(text)
 
     def count(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Counts of the corpus's terms in `texts`, CSR, shape (len(texts), n_terms); others are dropped."""

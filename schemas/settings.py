@@ -190,6 +190,17 @@ class CardSettings(Section):
     license: str = Field("unknown", description="licence of the documents and queries")
 
 
+class RunnerSettings(Section):
+    """Where shards of a stage's work are done; it changes no result."""
+
+    kind: Literal["local", "ray"] = Field("local", description="local: in the flow's process; ray: on a Ray cluster")
+    address: str | None = Field(
+        None, description="head:6379 on one of its machines, ray://head:10001 from outside; null: this machine's"
+    )
+    cpus_per_task: float = Field(1, gt=0, description="CPUs of the cluster that a task takes")
+    gpus_per_task: float = Field(0, ge=0, description="GPUs of the cluster that a task takes")
+
+
 class Settings(Section):
     """All settings of `build-benchmark`; a section is all that its stage may see."""
 
@@ -207,3 +218,4 @@ class Settings(Section):
     triplets: TripletSettings = TripletSettings()
     audit: AuditSettings = AuditSettings()
     card: CardSettings = CardSettings()
+    runner: RunnerSettings = RunnerSettings()

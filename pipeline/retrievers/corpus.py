@@ -13,9 +13,17 @@ from pipeline.encoders.character_lsa import fit_character_map
 from pipeline.encoders.linear import TermVectors
 from pipeline.encoders.ppmi import fit_word_vectors
 from pipeline.retrievers.bm25 import Bm25
+from pipeline.retrievers.bm25_index import Bm25Indexes
+from pipeline.retrievers.bm25_weights import Index, build_index
 from pipeline.retrievers.dense import store_vectors
 from pipeline.retrievers.feedback import Remembered
-from pipeline.terms import TermSpace
+from pipeline.retrievers.port import Retriever
+from pipeline.retrievers.rank_bm25 import RankBm25
+from pipeline.terms import Analyzer, TermSpace
+from schemas.settings import Bm25Settings
+
+SEED_SETTINGS = Bm25Settings(engine="bm25s", method="lucene", k1=1.5, b=0.75, stemmer="english", stop_words=True)
+"""Fixed, whatever the settings' defaults are: the feedback retrievers' lists must not move with them."""
 
 _BLOCK_CHUNKS = 8_192
 
@@ -28,36 +36,69 @@ class Corpus:
             "title\\nheading\\ntext".
         n_chunks: how many there are, at least 1.
         scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
+        indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[Sequence[str]]], n_chunks: int, scratch: Path) -> None:
+    def __init__(
+        self,
+        batches: Callable[[], Iterator[Sequence[str]]],
+        n_chunks: int,
+        scratch: Path,
+        indexes: Bm25Indexes | None = None,
+    ) -> None:
         self.batches = batches
         self.n_chunks = n_chunks
         self.scratch = scratch
+        self._indexes = indexes
+        self._bm25: dict[Bm25Settings, Retriever] = {}
 
     @cached_property
     def terms(self) -> TermSpace:
-        """The corpus's terms and counts.
+        """The corpus's terms and counts: English stems without stop words.
 
         Raises:
             ValueError: the batches hold another number of chunks than `n_chunks`.
         """
-        terms = TermSpace(self.batches())
+        return self._count(Analyzer())
+
+    def bm25(self, settings: Bm25Settings) -> Retriever:
+        """BM25 by the settings; equal settings share one index.
+
+        Raises:
+            ValueError: the batches hold another number of chunks than `n_chunks`.
+            SettingsError: there is no such stemmer.
+            MissingPart: the engine is not installed.
+        """
+        if settings not in self._bm25:
+            self._bm25[settings] = self._build_bm25(settings)
+        return self._bm25[settings]
+
+    @cached_property
+    def seeds(self) -> Remembered:
+        """Where the feedback retrievers' seeds come from: BM25 by `SEED_SETTINGS`, remembering its answers."""
+        return Remembered(self.bm25(SEED_SETTINGS))
+
+    def _build_bm25(self, settings: Bm25Settings) -> Retriever:
+        analyzer = Analyzer(settings.stemmer, settings.stop_words)
+        if settings.engine == "rank_bm25":
+            return RankBm25(self.batches(), analyzer, settings)
+
+        def build() -> Index:
+            return build_index(self._counted(analyzer, settings), settings)
+
+        return Bm25.over(self._indexes.get(settings, build) if self._indexes else build(), analyzer)
+
+    def _counted(self, analyzer: Analyzer, settings: Bm25Settings) -> TermSpace:
+        same = (settings.stemmer, settings.stop_words) == (SEED_SETTINGS.stemmer, SEED_SETTINGS.stop_words)
+        return self.terms if same else self._count(analyzer)
+
+    def _count(self, analyzer: Analyzer) -> TermSpace:
+        terms = TermSpace(self.batches(), analyzer)
         if terms.n_chunks != self.n_chunks:
             raise ValueError(
                 f"n_chunks is {self.n_chunks}, the batches held {terms.n_chunks} texts; pass the true number"
             )
         return terms
-
-    @cached_property
-    def bm25(self) -> Bm25:
-        """BM25 over the corpus."""
-        return Bm25(self.terms)
-
-    @cached_property
-    def seeds(self) -> Remembered:
-        """The same, remembering its answers: where the feedback retrievers' seeds come from."""
-        return Remembered(self.bm25)
 
     @cached_property
     def word_vectors(self) -> NDArray[np.float32]:

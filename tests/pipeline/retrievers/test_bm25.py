@@ -1,17 +1,43 @@
-"""BM25 against rank_bm25, written independently."""
+"""BM25 against rank_bm25 and against bm25s's own index and search, both written independently."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import bm25s
 import numpy as np
+import pytest
+import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from pipeline.retrievers.bm25 import Bm25
-from pipeline.terms import TermSpace
+from pipeline.errors import SettingsError
+from pipeline.retrievers.bm25 import Bm25, best_rows, score_blocks
+from pipeline.retrievers.bm25_weights import DELTA, build_index
+from pipeline.retrievers.corpus import SEED_SETTINGS, Corpus
+from pipeline.retrievers.embedded import EMBEDDED, bm25_by
+from pipeline.terms import Analyzer, TermSpace
+from schemas.settings import Bm25Settings
 
 WORDS = ["wing", "shock", "heat", "panel", "flutter", "nozzle"]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=12)
+METHODS = ("lucene", "robertson", "atire", "bm25l", "bm25+")
+
+
+def random_chunks(n: int) -> list[str]:
+    """Chunks with words as unevenly spread as real ones."""
+    random = np.random.default_rng(7)
+    vocabulary = [f"word{number}" for number in range(1, 301)]
+    return [" ".join(vocabulary[min(z, 300) - 1] for z in random.zipf(1.3, random.integers(1, 60))) for _ in range(n)]
+
+
+@cache
+def copies(n: int) -> TermSpace:
+    """About n chunks among which every score comes n / 49 times."""
+    return TermSpace([random_chunks(49) * (n // 49) + ["word1"]])
 
 
 def oracle_scores(chunks: list[str], query: str) -> np.ndarray:
@@ -51,5 +77,146 @@ def test_a_repeated_query_word_counts_twice() -> None:
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
 
 
+def test_the_order_of_the_words_does_not_change_a_bit_of_a_score() -> None:
+    index = Bm25(TermSpace([random_chunks(500)]))
+    words = [f"word{number}" for number in (2, 3, 5, 7, 9, 11, 2)]
+    hits = index.search([" ".join(words), " ".join(reversed(words))], 500)
+    np.testing.assert_array_equal(*hits.scores)
+    np.testing.assert_array_equal(*hits.rows)
+
+
 def test_no_queries_give_no_rows() -> None:
     assert Bm25(TermSpace([["heat"]])).search([], depth=5).rows.shape == (0, 1)
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (2.0, 1.0), (1.2, 0.0)])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_index_is_bit_for_bit_that_of_bm25s(method: str, k1: float, b: float) -> None:
+    terms = TermSpace([[*random_chunks(200), ""]])
+    ids = [np.repeat(row.indices, row.data.astype(int)).tolist() for row in terms.counts]
+    theirs = bm25s.BM25(method=method, k1=k1, b=b, delta=DELTA.get(method, 0.5))
+    theirs.index((ids, dict(terms.vocabulary)), create_empty_token=False, show_progress=False)
+    ours = build_index(terms, Bm25Settings(method=method, k1=k1, b=b))
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(ours.scores[name], theirs.scores[name])
+    np.testing.assert_array_equal(ours.nonoccurrence_array, theirs.nonoccurrence_array)
+
+
+@pytest.mark.parametrize("n", [50, 3000, 70_000])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_best_are_those_of_a_full_sort_of_bm25s_scores(method: str, n: int) -> None:
+    terms = copies(n)
+    chosen = Bm25Settings(method=method)
+    queries = ["word1 word2", "word7", "word300 word12 word12", "word3 absent"]
+    hits = Bm25(terms, chosen).search(queries, depth=60)
+    engine = build_index(terms, chosen)
+    for number, query in enumerate(queries):
+        known = sorted(terms.vocabulary[term] for term in terms.tokenize(query) if term in terms.vocabulary)
+        scores = engine.get_scores_from_ids(known)
+        floor = 0 if engine.nonoccurrence_array is None else engine.nonoccurrence_array[known].sum()
+        order = np.lexsort((np.arange(terms.n_chunks), -scores))[:60]
+        order = order[scores[order] > floor]
+        assert hits.rows[number][: len(order)].tolist() == order.tolist()
+        np.testing.assert_array_equal(hits.scores[number][: len(order)], scores[order])
+        assert (hits.rows[number][len(order) :] == -1).all()
+
+
+@given(
+    values=st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.5]), min_size=1, max_size=80),
+    k=st.integers(1, 80),
+    few=st.sampled_from([0, 1 << 16]),
+)
+def test_the_best_rows_of_any_scores(values: list[float], k: int, few: int) -> None:
+    k = min(k, len(values))
+    blocks = score_blocks(len(values), k)
+    blocks.reshape(-1)[: len(values)] = values
+    expected = [row for row in np.argsort(-np.array(values), kind="stable")[:k] if values[row] > 0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.retrievers.bm25._FEW_CELLS", few)
+        assert best_rows(blocks, k).tolist() == expected
+
+
+def test_batches_of_queries_and_threads_do_not_change_a_hit() -> None:
+    index = Bm25(TermSpace([random_chunks(2000)]))
+    queries = [f"word{number} word{number // 2}" for number in range(1, 60)]
+    whole = index.search(queries, 100)
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda query: index.search([query], 100), queries * 2))
+    np.testing.assert_array_equal(np.vstack([hits.rows for hits in parts]), np.tile(whole.rows, (2, 1)))
+    np.testing.assert_array_equal(np.vstack([hits.scores for hits in parts]), np.tile(whole.scores, (2, 1)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_ranks_and_k1_of_zero_only_asks_whether(method: str) -> None:
+    terms = TermSpace([["heat heat heat", "heat", "wing", "nozzle", "panel", ""]])
+    plain = Bm25(terms, Bm25Settings(method=method, b=0)).search(["heat"], 6)
+    assert plain.rows[0].tolist() == [0, 1, -1, -1, -1, -1]
+    once = Bm25(terms, Bm25Settings(method=method, k1=0)).search(["heat wing"], 6)
+    assert len(set(once.scores[0][once.rows[0] >= 0])) <= 2
+    assert not np.isin(once.rows, [3, 4, 5]).any()
+
+
+def corpus_of(chunks: list[str], scratch: Path) -> Corpus:
+    return Corpus(lambda: iter([chunks]), len(chunks), scratch)
+
+
+def test_settings_move_the_retriever_and_not_the_seeds(tmp_path: Path) -> None:
+    chunks = ["heat heat heat heat panel", "heat wing", "the heated", "nozzle"]
+    plain, moved = corpus_of(chunks, tmp_path), corpus_of(chunks, tmp_path)
+    flat = Bm25Settings(k1=0, b=0, stemmer=None, stop_words=False)
+    changed = bm25_by(flat)(moved).search(["heat", "the"], 4)
+    assert changed.rows.tolist() == [[0, 1, -1, -1], [2, -1, -1, -1]]
+    before, after = (corpus.seeds.search(["heat", "the"], 4) for corpus in (plain, moved))
+    assert before.rows.tolist() == after.rows.tolist() == [[0, 2, 1, -1], [-1] * 4]
+    np.testing.assert_array_equal(before.scores, after.scores)
+
+
+def test_equal_settings_build_one_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Bm25Settings] = []
+
+    def counted(terms: TermSpace, chosen: Bm25Settings) -> object:
+        built.append(chosen)
+        return build_index(terms, chosen)
+
+    monkeypatch.setattr("pipeline.retrievers.corpus.build_index", counted)
+    corpus = corpus_of(["heat", "wing"], tmp_path)
+    corpus.seeds.search(["heat"], 1)
+    assert EMBEDDED["bm25"](corpus) is bm25_by(Bm25Settings())(corpus)
+    assert built == [SEED_SETTINGS] == [Bm25Settings()]
+    bm25_by(Bm25Settings(k1=1))(corpus)
+    assert len(built) == 2
+
+
+def test_stemmers_and_stop_words() -> None:
+    assert Analyzer().tokenize("the heated wings") == ["heat", "wing"]
+    assert Analyzer(stop_words=False).tokenize("the heated wings") == ["the", "heat", "wing"]
+    assert Analyzer(None).tokenize("the heated wings") == ["heated", "wings"]
+    assert Analyzer("german", stop_words=False).tokenize("der Häuser") == ["der", "haus"]
+    with pytest.raises(SettingsError, match=r"no Snowball stemmer klingon; null for none, or one of arabic, .*german"):
+        Analyzer("klingon")
+
+
+NO_SPACES = [
+    "東京都の天気予報",
+    "大阪の地図を検索する",
+    "北京市天气预报",
+    "การค้นหาข้อมูล",
+    "ភាសាខ្មែរ",
+    "서울의 날씨 예보",
+]
+
+
+@pytest.mark.parametrize("stemmer", [None, *Stemmer.algorithms()])
+def test_scripts_without_spaces_are_found_by_pairs_with_every_stemmer(stemmer: str | None) -> None:
+    analyzer = Analyzer(stemmer)
+    assert analyzer.tokenize("天気予報、検索API") == [
+        "天気",
+        "気予",
+        "予報",
+        "検索",
+        *Analyzer(stemmer).tokenize("api"),
+    ]
+    index = Bm25(TermSpace([NO_SPACES], analyzer))
+    queries = ["天気予報", "検索", "天气", "ค้นหา", "ខ្មែរ", "날씨"]
+    assert index.search(queries, 1).rows.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert index.search(["東", "雪"], 1).rows.tolist() == [[-1], [-1]], "one character is no pair"

@@ -1,0 +1,126 @@
+"""Where shards are worked on: in the flow's process, or on a Ray cluster through Prefect's Ray task runner."""
+
+from __future__ import annotations
+
+import contextvars
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.task_runners import TaskRunner
+
+from pipeline.artifacts import Run
+from pipeline.errors import MissingPart
+from pipeline.spread import Pieces, Shard, Spread, here, park, parked
+from schemas.settings import RunnerSettings
+
+T = TypeVar("T", bound=Shard)
+
+ANSWER_SECONDS = 10.0
+
+
+@contextmanager
+def spreading(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
+    """Where the flow that calls this has its shards worked on, for the length of a block.
+
+    Raises:
+        MissingPart: the Ray packages are not installed, or there is no such cluster.
+    """
+    if settings.kind == "local":
+        yield here
+        return
+    with _connected(settings) as runner:
+        yield OnRay(runner, settings, run.store.url)
+
+
+class OnRay:
+    """Work as tasks of the current flow on Ray; results wait below the run's root.
+
+    Ray starts a task that lost its machine again elsewhere, by its own count of retries. A result that is written
+    outlives the machine that wrote it, the cluster and this process.
+    """
+
+    def __init__(self, runner: TaskRunner[Any], settings: RunnerSettings, root: str) -> None:
+        self._runner, self._root = runner, root
+        self._resources = {"num_cpus": settings.cpus_per_task, "num_gpus": settings.gpus_per_task}
+        # Prefect sends the context along. The flow's is plain data; that of the stage's task holds its open output.
+        self._flow = contextvars.copy_context()
+
+    @property
+    def places(self) -> int:
+        """See `Spread`."""
+        has = import_module("ray").cluster_resources()
+        cpus, gpus = self._resources["num_cpus"], self._resources["num_gpus"]
+        fit = int(has.get("CPU", 0) / cpus)
+        return min(fit, int(has.get("GPU", 0) / gpus)) if gpus else fit
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        """See `Spread`.
+
+        Raises:
+            MissingPart: Ray gave a shard up.
+        """
+        futures = [self._flow.copy().run(self._submit, work, shard) for shard in shards]
+        for shard, future in zip(shards, futures, strict=True):
+            yield parked(Run(self._root).store, shard.place, _count(shard, future))
+
+    def _submit(self, work: Callable[[T], Pieces], shard: T) -> Any:
+        named = run_shard.with_options(task_run_name=shard.name)
+        with import_module("prefect_ray.context").remote_options(**self._resources):
+            return self._runner.submit(named, {"work": work, "shard": shard, "root": self._root})
+
+
+@task(name="shard", cache_policy=NO_CACHE, persist_result=False)
+def run_shard(work: Callable[[T], Pieces], shard: T, root: str) -> int:
+    """Work on a shard wherever this runs, and leave its result below the root; returns the number of pieces."""
+    return park(Run(root).store, shard.place, work(shard))
+
+
+def _count(shard: Shard, future: Any) -> int:
+    try:
+        return int(future.result())
+    except import_module("ray").exceptions.RayError as error:
+        raise MissingPart(
+            f"Ray gave up on {shard.name} ({error.__class__.__name__}): look at the cluster's machines and their "
+            "memory; the same command goes on from here"
+        ) from error
+
+
+@contextmanager
+def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
+    try:
+        ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
+    except ImportError as error:
+        raise MissingPart('runner.kind ray needs more packages: pip install "darklode[ray]"') from error
+    if settings.address:
+        _check(settings.address)
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    runner: TaskRunner[Any] = prefect_ray.RayTaskRunner(settings.address, quiet)
+    try:
+        runner.__enter__()
+    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/cluster.md") from error
+    try:
+        yield runner
+    finally:
+        runner.__exit__(None, None, None)
+        ray.shutdown()
+
+
+def _cluster(settings: RunnerSettings) -> str:
+    return f"the Ray cluster at {settings.address}" if settings.address else "Ray on this machine"
+
+
+def _check(address: str) -> None:
+    """Ray itself waits a minute or more for a cluster that is not there."""
+    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 0), ANSWER_SECONDS):
+            return
+    except (OSError, ValueError) as error:
+        raise MissingPart(f"no Ray cluster answers at runner.address {address}; see docs/cluster.md") from error

@@ -1,0 +1,127 @@
+"""Loading a sentence-transformers model: from this machine, else from the hub, and never with code of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.encoders.local_models import INSTALL, LocalModel, declares_end_token, locate, own_code, repository
+from pipeline.errors import MissingPart, SettingsError
+from schemas.settings import SentenceTransformersEncoder as Settings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def load_model(settings: Settings, device: str) -> SentenceTransformer:
+    """The model, with the precision and length of the settings and without a default prompt.
+
+    The hub is asked only for what is neither a folder nor whole in the local cache.
+
+    Raises:
+        MissingPart: sentence-transformers or the model is missing, or the model relies on code of its own.
+        SettingsError: more tokens than the model has positions.
+    """
+    model = locate(settings)
+    _refuse_own_code(settings, model)
+    loaded = _open_local(settings, device, model) if model else None
+    if loaded is None:
+        loaded = _open(settings, device, repository(settings.model), local=False)
+        model = locate(settings)
+        _refuse_own_code(settings, model)
+    if model and declares_end_token(model.folder):
+        _append_end_token(loaded, settings)
+    loaded.default_prompt_name = None
+    _limit(loaded, settings)
+    return loaded
+
+
+def devices(device: str) -> list[str]:
+    """The devices that a setting names: `auto` is every CUDA device of this host, else the CPU.
+
+    Raises:
+        MissingPart: torch is not installed, or a GPU is named and there is none.
+    """
+    try:
+        import torch  # noqa: PLC0415 (an optional package, and heavy)
+    except ImportError as error:
+        raise MissingPart(f"device {device} needs torch: {INSTALL}") from error
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.startswith("cuda") and not count:
+        raise MissingPart(f"device {device}: PyTorch sees no CUDA GPU here; set device: cpu, or install its CUDA build")
+    if device == "auto":
+        return [f"cuda:{number}" for number in range(count)] or ["cpu"]
+    return [device]
+
+
+def fetch_hint(settings: Settings) -> str:
+    """How to get the model onto a machine."""
+    revision = f" --revision {settings.revision}" if settings.revision else ""
+    return (
+        f"on a machine with network run `hf download {repository(settings.model)}{revision}` (gated models: after "
+        "`hf auth login`); HF_HOME names the folder of the cache"
+    )
+
+
+def _open_local(settings: Settings, device: str, model: LocalModel) -> SentenceTransformer | None:
+    try:
+        return _open(settings, device, str(model.folder), local=True)
+    except MissingPart:
+        if model.is_own:
+            raise
+        return None  # the cache holds a part of the model only
+
+
+def _open(settings: Settings, device: str, name: str, *, local: bool) -> SentenceTransformer:
+    try:
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (an optional package, and heavy)
+    except ImportError as error:
+        raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
+    revision = None if local else settings.revision
+    options = {"dtype": settings.dtype}
+    try:
+        loaded: SentenceTransformer = SentenceTransformer(
+            name, device=device, revision=revision, local_files_only=local, model_kwargs=options
+        )
+        return loaded
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
+        if local:
+            raise MissingPart(f"model {settings.model} in {name} cannot be loaded ({reason})") from None
+        hint = fetch_hint(settings)
+        raise MissingPart(f"model {settings.model} cannot be had from the hub ({reason}): {hint}") from None
+
+
+def _limit(model: SentenceTransformer, settings: Settings) -> None:
+    if not settings.max_tokens:
+        return
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    most = getattr(config, "max_position_embeddings", None)
+    if isinstance(most, int) and settings.max_tokens > most:
+        raise SettingsError(f"max_tokens {settings.max_tokens}: {settings.model} reads at most {most}")
+    model.max_seq_length = settings.max_tokens
+
+
+def _refuse_own_code(settings: Settings, model: LocalModel | None) -> None:
+    """Without its own code such a model loads as the stock class, and its vectors may be noise: no silent fallback."""
+    code = own_code(model.folder) if model else None
+    if code:
+        raise MissingPart(
+            f"model {settings.model} brings code of its own ({code}), which Darklode never runs: serve it with vLLM "
+            "and name the server with kind: openai (docs/encoders.md), or take auto_map out of config.json in a local "
+            "copy where the stock class is known to give the same vectors"
+        )
+
+
+def _append_end_token(model: SentenceTransformer, settings: Settings) -> None:
+    """Append the end token that tokenizer_config.json asks for.
+
+    Transformers 5 takes it from tokenizer.json alone. Models that pool the last token are trained to pool this one.
+    """
+    tokenizer = model.tokenizer
+    tokens = tokenizer("end")["input_ids"]
+    if tokenizer.eos_token_id in (None, tokens[-1]):
+        return
+    tokenizer.add_bos_token = tokens[0] == tokenizer.bos_token_id
+    tokenizer.add_eos_token = True
+    if tokenizer("end")["input_ids"][-1] != tokenizer.eos_token_id:
+        raise MissingPart(f"model {settings.model}: its tokenizer does not append the end token that it declares")

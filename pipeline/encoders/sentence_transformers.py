@@ -1,0 +1,98 @@
+"""Encoders from sentence-transformers, on this machine's GPUs or CPU."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.encoders.identity import identity, short_hash
+from pipeline.encoders.local_models import COMMIT, locate, repository
+from pipeline.encoders.model_loading import devices, fetch_hint, load_model
+from pipeline.errors import DarklodeError, MissingPart, SettingsError
+from schemas.settings import SentenceTransformersEncoder as Settings
+
+
+def sentence_transformers_id(settings: Settings) -> str:
+    """The id that the loaded encoder will have, from files alone: no model is loaded, no network used.
+
+    The revision is the hub's commit, or a hash over a local folder's files.
+
+    Raises:
+        MissingPart: the model is not here yet, so that its revision is not known; `load_encoder` fetches it.
+    """
+    model = locate(settings)
+    name = model.folder.resolve().name if model and model.is_own else repository(settings.model)
+    revision = model.revision if model else settings.revision
+    if revision is None or (model is None and not COMMIT.fullmatch(revision)):
+        hint = fetch_hint(settings)
+        raise MissingPart(f"model {name} is not in the local cache, so that its revision is not known: {hint}")
+    return identity(
+        settings.kind,
+        f"{name}@{revision}",
+        prompts=short_hash(settings.query_prompt, settings.document_prompt),
+        tokens=settings.max_tokens or "all",
+        dimensions=settings.dimensions or "all",
+        dtype=settings.dtype,
+    )
+
+
+class SentenceTransformersEncoder:
+    """A sentence-transformers model behind the port.
+
+    Prompts are put before the texts here and the model's own default prompt is switched off, so that the settings
+    alone decide. Code that a model brings along is never run. Each text is one row of length 1, float32, whatever
+    the model's precision; with `dimensions` a row is cut first and scaled after (Kusupati et al. 2022, Matryoshka
+    Representation Learning). On several GPUs each has a copy of the model in a process of its own.
+
+    Raises:
+        MissingPart: a package, the model or the GPU is missing, or the model relies on code of its own.
+        SettingsError: more tokens or dimensions than the model has.
+    """
+
+    encoder_id: str
+    dimensions: int
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._devices = devices(settings.device)
+        self._model = load_model(settings, self._devices[0])
+        self._pool: Any = None
+        self.encoder_id = sentence_transformers_id(settings)
+        has = self._vectors(["dimensions"]).shape[1]
+        if settings.dimensions and settings.dimensions > has:
+            raise SettingsError(f"dimensions {settings.dimensions}: {settings.model} has only {has}")
+        self.dimensions = settings.dimensions or has
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
+        return self._encode(texts, self._settings.query_prompt)
+
+    def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
+        return self._encode(texts, self._settings.document_prompt)
+
+    def _encode(self, texts: Sequence[str], prompt: str) -> NDArray[np.float32]:
+        if not len(texts):
+            return np.zeros((0, self.dimensions), np.float32)
+        if len(self._devices) > 1 and self._pool is None:
+            self._pool = self._model.start_multi_process_pool(self._devices)
+            weakref.finalize(self, type(self._model).stop_multi_process_pool, self._pool)
+        vectors = self._vectors([prompt + text for text in texts])[:, : self.dimensions]
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        broken = ~np.isfinite(lengths[:, 0])
+        if broken.any():
+            raise DarklodeError(
+                f"{self._settings.model} gave a vector with NaN or infinity for {texts[int(broken.argmax())][:60]!r}: "
+                f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
+            )
+        return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)
+
+    def _vectors(self, texts: list[str]) -> NDArray[np.float32]:
+        """The model's own vectors: sentence-transformers batches the texts by length and puts the rows in order."""
+        size = self._settings.batch_size
+        vectors = self._model.encode(texts, batch_size=size, pool=self._pool, show_progress_bar=False)
+        return np.asarray(vectors, np.float32)

@@ -1,0 +1,156 @@
+"""Complete shards of one encoder's vectors: files that never change, memory-mapped, read by many processes at once."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.artifacts.store import Store
+from pipeline.encoders.keys import KeyIndex, Keys, from_bytes, to_bytes
+from pipeline.errors import ArtifactError
+
+Vectors = NDArray[Any]
+Dtype = Literal["float32", "float16"]
+
+KEY_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What `encoder.json` records: every vector of an encoder has this form."""
+
+    encoder_id: str
+    dimensions: int
+    dtype: Dtype
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dimensions * np.dtype(self.dtype).itemsize
+
+
+def encode_keys(keys: Keys, longest: float) -> bytes:
+    """A keys file: 16 bytes a key, then 16 for the number of keys and the largest length of their vectors."""
+    return to_bytes(keys) + np.uint64(len(keys)).tobytes() + np.float64(longest).tobytes()
+
+
+def decode_keys(data: bytes) -> tuple[Keys, float]:
+    """What `encode_keys` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if len(data) < KEY_BYTES or len(data) % KEY_BYTES:
+        raise ValueError("no keys file: its length is no multiple of 16")
+    keys = from_bytes(np.frombuffer(data[:-KEY_BYTES], dtype=np.uint8).reshape(-1, KEY_BYTES))
+    count, longest = np.frombuffer(data[-16:-8], dtype="<u8")[0], np.frombuffer(data[-8:], dtype="<f8")[0]
+    if count != len(keys):
+        raise ValueError(f"no keys file: {len(keys)} keys where {count} are announced")
+    return keys, float(longest)
+
+
+class Mapped:
+    """A file of vectors in memory: pages come when they are read and can be given back."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        with path.open("rb") as file:
+            # A private copy-on-write map counts as writable, which spares NumPy and torch a copy; nobody writes.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.rows: Vectors = np.frombuffer(self._map, dtype=np.dtype(layout.dtype).newbyteorder("<")).reshape(
+            -1, layout.dimensions
+        )
+        self._row_bytes = layout.row_bytes
+
+    def want(self, first: int, end: int) -> None:
+        """Tell the system that rows are needed soon."""
+        self._advise("MADV_WILLNEED", first, end)
+
+    def release(self, first: int, end: int) -> None:
+        """Let go of the memory of rows; reading them again brings them back."""
+        self._advise("MADV_DONTNEED", first, end)
+
+    def _advise(self, name: str, first: int, end: int) -> None:
+        advice = getattr(mmap, name, None)
+        start = first * self._row_bytes // mmap.PAGESIZE * mmap.PAGESIZE
+        if advice is not None and end > first:
+            self._map.madvise(advice, start, end * self._row_bytes - start)
+
+
+class Shards:
+    """One encoder's cached vectors as they were when opened; what is appended later is not seen.
+
+    Vectors are numbered through all shards in the order of the shards' names.
+
+    Args:
+        layout: their form.
+        names: paths of the complete shards below the store's root, without their endings, sorted.
+        store: where they lie.
+        fetch: gives a local path for a file of the store.
+    """
+
+    def __init__(self, layout: Layout, names: list[str], store: Store, fetch: Callable[[str], Path]) -> None:
+        self.layout = layout
+        self._names, self._fetch = names, fetch
+        parts = [_read_keys(store, name) for name in names]
+        self.longest = max((longest for _, longest in parts), default=0.0)
+        self.starts = np.cumsum([0, *(len(keys) for keys, _ in parts)])
+        self._keys = np.concatenate([np.empty((0, 2), dtype=np.uint64), *(keys for keys, _ in parts)])
+        self._mapped: dict[int, Mapped] = {}
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def _index(self) -> KeyIndex:
+        keys, self._keys = self._keys, np.empty((0, 2), dtype=np.uint64)
+        return KeyIndex(keys)
+
+    def find(self, keys: Keys) -> NDArray[np.int64]:
+        """Each key's vector number, -1 where it is not cached; of vectors under one key, the first."""
+        return self._index.find(keys)
+
+    def locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Each vector's shard and its row there."""
+        shards = np.searchsorted(self.starts, numbers, side="right") - 1
+        return shards, numbers - self.starts[shards]
+
+    def shard(self, number: int) -> Mapped:
+        """A shard's vectors, fetched and mapped at the first use.
+
+        Raises:
+            ArtifactError: it was pruned since the cache was opened.
+        """
+        if number not in self._mapped:
+            self._mapped[number] = Mapped(self._fetch(f"{self._names[number]}.vectors"), self.layout)
+        return self._mapped[number]
+
+    def take(self, numbers: NDArray[np.int64]) -> Vectors:
+        """Copies of vectors, shape (len(numbers), dimensions), in the order asked for."""
+        out = np.empty((len(numbers), self.layout.dimensions), dtype=self.layout.dtype)
+        shards, rows = self.locate(numbers)
+        order = np.argsort(shards, kind="stable")
+        ends = np.flatnonzero(np.diff(shards[order])) + 1
+        for group in np.split(order, ends) if len(order) else []:
+            out[group] = self.shard(int(shards[group[0]])).rows[rows[group]]
+        return out
+
+    def release(self) -> None:
+        """Let go of the memory of every shard mapped so far."""
+        for number, mapped in list(self._mapped.items()):
+            mapped.release(0, int(self.starts[number + 1] - self.starts[number]))
+
+
+def _read_keys(store: Store, name: str) -> tuple[Keys, float]:
+    data = store.read(f"{name}.keys")
+    if data is None:
+        raise ArtifactError(f"{store.path(name)}.keys was pruned while it was opened; start again")
+    try:
+        return decode_keys(data)
+    except ValueError as error:
+        raise ArtifactError(f"{store.path(name)}.keys is damaged ({error}); prune the encoder") from error

@@ -1,0 +1,144 @@
+"""The CPU's first pass: float32 products block by block, and the few vectors that can still be among the best."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.retrievers.blocks import Vectors
+from pipeline.retrievers.scores import from_rank_keys, padded, rank_keys, score_pairs
+
+_CELLS = 1 << 21
+"""Scores made at a time: 8 MB stay in a processor's cache or near it."""
+
+_UNIT = 2.0**-24
+"""Unit roundoff of float32."""
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+"""Query, position and approximate score of each pair."""
+
+
+def product_error(queries: NDArray[np.float32], longest: float) -> NDArray[np.float64]:
+    """How far a float32 product, summed in any order, can lie from the score; shape (n_queries,).
+
+    Higham, Accuracy and Stability of Numerical Algorithms, 3.1: d·u / (1 - d·u) · |q|·|v|; and 2u for the score's own
+    rounding and that of the lengths.
+    """
+    share = (queries.shape[1] + 2) * _UNIT
+    lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
+    return np.asarray((share / (1 - share) + 2 * _UNIT) * lengths * longest)
+
+
+def search_cpu(
+    queries: NDArray[np.float32], vectors: Vectors, k: int, memory: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The `k` best vectors of each query: scores and first chunk rows, shape (n_queries, k), best first.
+
+    Args:
+        queries: shape (n_queries, dimensions), none zero.
+        vectors: at least `k`.
+        k: at least 1.
+        memory: bytes that vectors and scores may take, roughly; what survives takes about 50 bytes · n_queries · k.
+    """
+    rows = max(1, min(_CELLS // len(queries), memory // 4 // (4 * vectors.dimensions + 5 * len(queries))))
+    survivors = Survivors(queries, vectors, k)
+    right = np.ascontiguousarray(queries.T)
+    scores = np.empty((rows, len(queries)), dtype=np.float32)
+    for first, block in vectors.blocks(rows):
+        part = scores[: len(block)]
+        np.matmul(block.astype(np.float32, copy=False), right, out=part)
+        survivors.add(part, first)
+    return survivors.best()
+
+
+class Survivors:
+    """Pairs whose score may be among the `k` best of their query.
+
+    A pair is dropped only when `k` pairs of its query have products larger by more than twice the error bound, so
+    that the `k` best by score are never dropped. Ties that exceed the memory are settled early, by score.
+    """
+
+    def __init__(self, queries: NDArray[np.float32], vectors: Vectors, k: int) -> None:
+        self._queries, self._vectors, self._k = queries, vectors, k
+        self._slack = 2 * product_error(queries, vectors.longest)
+        self._floor = np.full(len(queries), -np.inf, dtype=np.float32)
+        self._pieces: list[Pairs] = []
+        self._mask = np.empty(0, dtype=np.bool_)
+        self._held = 0
+        self._most = self._patience = 3 * len(queries) * k
+
+    def add(self, scores: NDArray[np.float32], first: int) -> None:
+        """Take in products of shape (rows, n_queries) of the vectors from position `first` on."""
+        hits = self._hits(scores)
+        if len(hits) > self._most and len(scores) > self._k:
+            self._raise_floor(_floor_of(scores, self._k))
+            hits = self._hits(scores)
+        row = hits // len(self._queries)
+        self._pieces.append((hits - row * len(self._queries), row + first, scores.reshape(-1)[hits]))
+        self._held += len(hits)
+        if self._held > self._patience:
+            self._compact()
+            self._patience = max(self._most, 2 * self._held)
+
+    def best(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and first chunk rows of the `k` best, best first."""
+        self._compact()
+        keys = self._ranked(*self._pieces[0])
+        return from_rank_keys(keys)
+
+    def _hits(self, scores: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Flat indices of the scores that reach their query's floor."""
+        size, whole = scores.size, (scores.size + 7) // 8 * 8
+        if len(self._mask) < whole:
+            self._mask = np.zeros(whole, dtype=np.bool_)
+        mask = self._mask[:whole]
+        mask[size:] = False
+        np.greater_equal(scores, self._floor, out=mask[:size].reshape(scores.shape))
+        words = np.flatnonzero(mask.view(np.uint64) != 0)  # few are: 8 tests for the price of one
+        hits = np.flatnonzero(mask.reshape(-1, 8)[words].reshape(-1))
+        return np.asarray(words[hits >> 3] * 8 + (hits & 7))
+
+    def _raise_floor(self, kth: NDArray[np.float32]) -> None:
+        lower = np.nextafter((kth - self._slack).astype(np.float32), np.float32(-np.inf))
+        self._floor = np.maximum(self._floor, lower)
+
+    def _compact(self) -> None:
+        query, position, approximate = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
+        order = np.argsort(query.astype(np.uint16 if len(self._queries) < 1 << 16 else np.int64), kind="stable")
+        query, position, approximate = query[order], position[order], approximate[order]
+        matrix = padded(query, approximate, len(self._queries), -np.inf)
+        if matrix.shape[1] >= self._k:
+            at = matrix.shape[1] - self._k
+            self._raise_floor(np.partition(matrix, at, axis=1)[:, at].astype(np.float32))
+        kept = approximate >= self._floor[query]
+        self._pieces = [(query[kept], position[kept], approximate[kept])]
+        if int(kept.sum()) > 4 * self._most:
+            self._pieces = [self._settle(*self._pieces[0])]
+        self._held = len(self._pieces[0][0])
+
+    def _settle(self, query: NDArray[np.int64], position: NDArray[np.int64], approximate: NDArray[np.float32]) -> Pairs:
+        """The `k` best of each query among pairs sorted by query, by score."""
+        scores = score_pairs(self._queries, self._vectors, query, position)
+        ranks = rank_keys(scores, self._vectors.first_rows[position])
+        matrix = padded(query, ranks, len(self._queries), 0)
+        if matrix.shape[1] <= self._k:
+            return query, position, approximate
+        at = matrix.shape[1] - self._k
+        kept = ranks >= np.partition(matrix, at, axis=1)[:, at][query]
+        return query[kept], position[kept], approximate[kept]
+
+    def _ranked(
+        self, query: NDArray[np.int64], position: NDArray[np.int64], _: NDArray[np.float32]
+    ) -> NDArray[np.uint64]:
+        scores = score_pairs(self._queries, self._vectors, query, position)
+        keys = rank_keys(scores, self._vectors.first_rows[position])
+        matrix = padded(query, keys, len(self._queries), 0)
+        return np.sort(matrix, axis=1)[:, ::-1][:, : self._k].astype(np.uint64)
+
+
+def _floor_of(scores: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """At least `k` scores of each column reach it: the k-th largest of the maxima of groups of rows."""
+    size = max(1, len(scores) // (4 * k))
+    groups = len(scores) // size
+    maxima = scores[: groups * size].reshape(groups, size, -1).max(axis=1)
+    return np.partition(np.ascontiguousarray(maxima.T), groups - k, axis=1)[:, groups - k]

@@ -1,0 +1,121 @@
+"""Spreading a stage's work over shards: a port that knows no scheduler, and the one place that is always there.
+
+A shard is plain data (URLs, names, settings), and the work on it a function of a module: both can travel to a machine
+that shares nothing with this one but the run's root and the caches.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.artifacts import Output, key_of
+from pipeline.artifacts.output import encode
+from pipeline.artifacts.stage import Part
+from pipeline.artifacts.store import Store
+from schemas.tables import SCHEMA_VERSION
+
+Pieces = Generator[pa.Table, None, None]
+"""A result, piece by piece, so that nobody needs to hold all of it."""
+
+
+class Shard(Protocol):
+    """A piece of work. What it holds can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """What a person sees of it."""
+
+    @property
+    def place(self) -> str:
+        """Where below the root its result may wait: a name of all that the result depends on."""
+
+
+T = TypeVar("T", bound=Shard)
+
+
+class Spread(Protocol):
+    """Does work on shards, and gives their results in the shards' order."""
+
+    @property
+    def places(self) -> int:
+        """How many shards can be worked on at once."""
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        """Close a result that is not read to its end."""
+
+
+class Here:
+    """One shard after the other in this process, each begun when its result is first asked for."""
+
+    places = 1
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        """See `Spread`."""
+        return map(work, shards)
+
+
+here = Here()
+
+
+def park(store: Store, place: str, pieces: Pieces) -> int:
+    """Keep a shard's result below the root, and count its pieces; a result that is kept already is not made again.
+
+    A result without pieces was work for its effect: nothing is known of it, and it is always done.
+    """
+    record = store.read(f"{place}.parked")
+    if record is not None:
+        return int(json.loads(record))
+    count = 0
+    for count, piece in enumerate(pieces, 1):
+        store.write(_file(place, count), encode(piece))
+    if count:
+        store.write(f"{place}.parked", json.dumps(count).encode())
+    return count
+
+
+def parked(store: Store, place: str, count: int) -> Pieces:
+    """What `park` has kept."""
+    for number in range(1, count + 1):
+        data = store.read(_file(place, number))
+        assert data is not None, f"{place}: piece {number} is gone from {store.url}"
+        yield pq.read_table(pa.BufferReader(data))
+
+
+def _file(place: str, number: int) -> str:
+    return f"{place}-{number:05d}.parquet"
+
+
+def unit_key(output: Output, name: str, basis: str) -> str:
+    """Names the unit that `output.unit` opens for this name and basis."""
+    plan = output._plan
+    return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.settings, name, basis)
+
+
+def stands(output: Output, name: str, basis: str) -> bool:
+    """Whether `output.unit` will find this work done: shards must be known before the first unit is opened."""
+    key, store = unit_key(output, name, basis), output._store
+    data = store.read(f"progress/{output._plan.stage.name}/{key}.json")
+    record = json.loads(data) if data else output._known.get(key)
+    return record is not None and all(
+        _intact(store, Part(**part)) for parts in record["parts"].values() for part in parts
+    )
+
+
+def _intact(store: Store, part: Part) -> bool:
+    data = store.read(part.file)
+    return data is not None and hashlib.sha256(data).hexdigest() == part.sha256
+
+
+def _travel(store: Store) -> tuple[type[Store], tuple[str]]:
+    """A store travels as its URL: every machine opens its own, with the keys of its own environment."""
+    return Store, (store.url,)
+
+
+copyreg.pickle(Store, _travel)
