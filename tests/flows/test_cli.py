@@ -18,6 +18,7 @@ import typer
 import yaml
 from commands import (
     DARKLODE,
+    START_SECONDS,
     Environment,
     Outcome,
     SampleRun,
@@ -392,7 +393,7 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
         process = subprocess.Popen(build_command(copied), env=served, stdout=out, stderr=err)
     wait_for(lambda: process.poll() is not None or b"\nsearch: " in log.read_bytes(), "the stage search")
     process.send_signal(signal.SIGINT)
-    assert (process.wait(60), errors.read_text()) == (130, "stopped; the same command goes on from here\n")
+    assert (process.wait(START_SECONDS), errors.read_text()) == (130, "stopped; the same command goes on from here\n")
     assert not (copied / "manifests" / "search.json").exists()
     printed = built(build_command(copied), served)
     assert "\nsearch: not run yet\n✓ search " in printed
