@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from flows import interrupt
 from flows.config import DEFAULT_PRESET, load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -200,6 +201,7 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 def guarded() -> int:
     """Run the command; what a user can mend becomes one message on stderr. Returns the exit code."""
+    interrupt.listen()
     try:
         app()
     except DarklodeError as error:

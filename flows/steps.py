@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed
 
+from flows import interrupt
 from flows.reporting import reporter, summary
 from pipeline.artifacts import Manifest, Output, Plan, Run, Stage, Tables
 
@@ -46,6 +47,7 @@ def run_step(run: Run, step: Step) -> Manifest:
 @task(cache_policy=NO_CACHE, persist_result=False)
 def run_stage(run: Run, step: Step) -> State[None]:
     """Run a stage unless its result stands, and publish its numbers."""
+    interrupt.check()
     plan, name = step.plan(run), step.stage.name
     manifest = run.manifest(step.stage)
     if plan.stands and manifest is not None:
@@ -71,6 +73,7 @@ class Progress:
         self._told = time.monotonic()
 
     def __call__(self, done: int, total: int | None) -> None:
+        interrupt.check()
         reporter().progress(self._stage, done, total)
         if total and time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()

@@ -35,6 +35,8 @@ class QueryColumns(Section):
 
 
 class DocumentSource(Section):
+    """How documents are read."""
+
     format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field(
         "auto", description="auto: by the path's ending, or by what the folder holds"
     )
@@ -42,6 +44,8 @@ class DocumentSource(Section):
 
 
 class QuerySource(Section):
+    """How queries are read."""
+
     format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field(
         "auto", description="auto: by the path's ending, or by what the folder holds"
     )
@@ -49,6 +53,8 @@ class QuerySource(Section):
 
 
 class IngestSettings(Section):
+    """What comes in, and how much of it may be unreadable."""
+
     documents: DocumentSource = DocumentSource()
     queries: QuerySource = QuerySource()
     tenant: str = Field("default", min_length=1, description="tenant of every row that does not name its own")
@@ -59,6 +65,8 @@ class IngestSettings(Section):
 
 
 class CleanSettings(Section):
+    """Which queries are kept."""
+
     keep_all: bool = Field(False, description="let every query through (test collections); nothing is dropped")
     noise: bool = Field(True, description="drop code, stack traces, log lines, test strings and empty queries")
     mask_personal_data: bool = Field(
@@ -74,8 +82,16 @@ class CleanSettings(Section):
     )
     per_cluster: int = Field(1, ge=0, description="queries kept per cluster, nearest its centre; 0 keeps all")
 
+    @model_validator(mode="after")
+    def _percentiles_rise(self) -> Self:
+        if self.min_percentile >= self.max_percentile:
+            raise ValueError(f"min_percentile {self.min_percentile} must be below max_percentile {self.max_percentile}")
+        return self
+
 
 class ChunkSettings(Section):
+    """How documents are cut."""
+
     size: int = Field(500, gt=0, description="longest chunk, in characters (DevRev-Search, 3.2)")
     overlap: int = Field(0, ge=0, description="characters shared by neighbours (DevRev-Search: none)")
 
@@ -87,6 +103,8 @@ class ChunkSettings(Section):
 
 
 class PoolSettings(Section):
+    """Who searches, and which candidates are judged."""
+
     retrievers: tuple[str, ...] = Field((), description="their names, in order; empty: the preset's")
     depth: int = Field(60, gt=0, description="candidates from each retriever (DevRev-Search, 3.3)")
     search_depth: int = Field(420, gt=0, description="length of the lists kept for the audit (DevRev-Search, A.2)")
@@ -167,25 +185,35 @@ class CacheSettings(Section):
 
 
 class JudgeSettings(Section):
+    """Who judges."""
+
     kind: Literal["embedded"] = Field("embedded", description="embedded: a label-free scorer, weak, and no LLM")
     threshold: Share = Field(0.5, description="relevant from this probability on")
 
 
 class SplitSettings(Section):
+    """How queries are split."""
+
     test_share: Share = Field(0.25, description="share of queries held out as test (DevRev-Search: 92 of 383)")
     validation_share: Share = Field(0.1, description="share of the rest used for validation (ScalingNote: 9:1)")
 
 
 class TripletSettings(Section):
+    """How many negatives a triplet has, and how they are mined."""
+
     negatives: int = Field(16, gt=0, description="hard negatives per positive (DevRev-Search, A.4)")
     margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
 
 
 class AuditSettings(Section):
+    """How the retrievers are measured."""
+
     bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
 
 
 class CardSettings(Section):
+    """What the dataset card says that no table knows."""
+
     name: str = Field("", description="the dataset's name; empty: the run folder's")
     license: str = Field("unknown", description="licence of the documents and queries")
 

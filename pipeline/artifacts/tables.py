@@ -36,6 +36,7 @@ class Tables:
         return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem)
 
     def dataset(self, table: str) -> pads.Dataset:
+        """The table's parts for pyarrow, in the order written."""
         files = [self._store.path(part.file) for part in self._parts[table]]
         schema = TABLES[table].schema
         if not files:

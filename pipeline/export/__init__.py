@@ -57,8 +57,8 @@ def export(run: Run, format: str, to: Path) -> list[Path]:
 
 def _unknown(format: str) -> str:
     nearest = get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"there is no export format {format!r}; {hint}The formats are {', '.join(FORMATS)}"
+    hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(FORMATS)}"
+    return f"there is no export format {format!r}; {hint}"
 
 
 def _open(run: Run, format: str) -> Tables:

@@ -85,4 +85,5 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def lines_of(records: Records) -> pa.Array:
+    """The records' line numbers, as a column."""
     return pa.array(records.lines, pa.int64())

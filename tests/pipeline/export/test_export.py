@@ -38,9 +38,9 @@ def test_a_format_reads_no_more_than_it_names(name: str, finished: Run, tmp_path
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(finished: Run, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"'biers'; did you mean beir\?.*beir, trec, sentence-transformers"):
+    with pytest.raises(ExportError, match=r"'biers'; did you mean beir\?$"):
         export(finished, "biers", tmp_path / "out")
-    with pytest.raises(ExportError, match=r"'xyz'; The formats are beir"):
+    with pytest.raises(ExportError, match=r"'xyz'; the formats are beir"):
         export(finished, "xyz", tmp_path / "out")
 
 

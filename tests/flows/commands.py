@@ -1,0 +1,127 @@
+"""The command line and Prefect as a user starts them: real processes."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from conftest import SAMPLE
+from flows.build_benchmark import steps
+from pipeline.artifacts import Run
+from schemas.settings import Settings
+
+DARKLODE = str(Path(sys.executable).with_name("darklode"))
+PREFECT = str(Path(sys.executable).with_name("prefect"))
+START_SECONDS = 120
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_command(command: list[str], environment: Environment, folder: Path | None = None) -> Outcome:
+    """Run a command to its end."""
+    done = subprocess.run(
+        command, env=dict(environment), cwd=folder, capture_output=True, check=False, text=True, timeout=300
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def build_command(out: str | Path, *options: str, docs: Path = SAMPLE, queries: Path = SAMPLE) -> list[str]:
+    """`darklode build` on the sample, or on other documents and queries."""
+    return [DARKLODE, "build", "--docs", str(docs), "--queries", str(queries), "--out", str(out), *options]
+
+
+def built(command: list[str], environment: Environment) -> str:
+    """Run a build that must succeed in silence on stderr; returns what it printed."""
+    outcome = run_command(command, environment)
+    assert (outcome.code, outcome.err) == (0, ""), outcome
+    return outcome.out
+
+
+def build_without_prefect(url: str | Path, docs: Path, queries: Path, settings: Settings) -> list[str]:
+    """The stages of build-benchmark without the flow around them; returns those that did not stand."""
+    run, redone = Run(str(url)), []
+    for step in steps(str(docs), str(queries), settings):
+        plan = step.plan(run)
+        if not plan.stands:
+            run.execute(plan, step.work)
+            redone.append(step.stage.name)
+    return redone
+
+
+def tables_of(folder: str | Path) -> dict[str, bytes]:
+    """Every file under `tables/`, hidden ones too, by relative path."""
+    root = Path(folder) / "tables"
+    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    assert found, f"{root} is empty"
+    return found
+
+
+def wait_for(what: Callable[[], object], reason: str, seconds: float = START_SECONDS) -> None:
+    """Wait until something is so.
+
+    Raises:
+        TimeoutError: it was not so in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds} s in vain for {reason}")
+        time.sleep(0.02)
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def background(
+    command: list[str], environment: Environment, log: Path, folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for the length of a block. Stopped as by Ctrl-C; nothing that it started is left over."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=dict(environment), cwd=folder, stdout=output, stderr=output, start_new_session=True
+        )
+    family: list[psutil.Process] = []
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _, left = psutil.wait_procs(family, timeout=10)
+        for orphan in left:
+            orphan.kill()
+    assert not left, f"{command} left processes behind: {left}"
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    """An undisturbed build of the sample. Tests read it or copy it."""
+
+    folder: Path
+    printed: str

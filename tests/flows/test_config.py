@@ -1,0 +1,137 @@
+"""Settings: the preset, then the file, then --set; what is wrong is said by key and value."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.config import known_keys, load_settings, presets, resolve
+from pipeline.errors import SettingsError
+from schemas.settings import Settings
+
+
+def settings_file(folder: Path, text: str) -> Path:
+    file = folder / "settings.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_loads_and_names_its_retrievers(name: str) -> None:
+    assert load_settings(name).pool.retrievers
+
+
+def test_the_embedded_preset_has_seven_retrievers_with_bm25_first() -> None:
+    names = load_settings().pool.retrievers
+    assert (len(set(names)), names[0]) == (7, "bm25")
+
+
+def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path) -> None:
+    file = settings_file(tmp_path, "pool: {retrievers: [ppmi], depth: 70, budget: 99}\n")
+    chosen = load_settings("embedded", file, ["pool.depth=80", "seed=1", "seed=2"])
+    pool = chosen.pool
+    assert (pool.retrievers, pool.depth, pool.budget, pool.search_depth, chosen.seed) == (("ppmi",), 80, 99, 420, 2)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "section", "key", "value"),
+    [
+        ("clean.language=null", "clean", "language", None),
+        ("clean.language=fr", "clean", "language", "fr"),
+        ("clean.noise=false", "clean", "noise", False),
+        ("clean.clusters=7", "clean", "clusters", 7),
+        ("clean.clusters=auto", "clean", "clusters", "auto"),
+        ("clean.min_percentile=12.5", "clean", "min_percentile", 12.5),
+        ("pool.retrievers=[bm25, ppmi]", "pool", "retrievers", ("bm25", "ppmi")),
+        (" pool.depth =3", "pool", "depth", 3),
+        ("card.name=a=b", "card", "name", "a=b"),
+        ("clean={language: fr}", "clean", "language", "fr"),
+    ],
+)
+def test_a_value_is_yaml(assignment: str, section: str, key: str, value: object) -> None:
+    assert getattr(getattr(load_settings(assignments=[assignment]), section), key) == value
+
+
+def test_a_setting_three_levels_down() -> None:
+    chosen = load_settings(assignments=["ingest.documents.columns.text=body"])
+    assert chosen.ingest.documents.columns.text == "body"
+    assert chosen.ingest.queries.columns.text is None
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("pool.deepth=3", "there is no setting pool.deepth; did you mean pool.depth?"),
+        ("clean.langauge=en", "there is no setting clean.langauge; did you mean clean.language?"),
+        ("clean.language.x=en", "there is no setting clean.language.x; did you mean clean.language?"),
+        ("qqq=1", "there is no setting qqq; known are seed, "),
+        ("pool.depth=0", "pool.depth: Input should be greater than 0 (got 0)"),
+        ("pool.depth=many", "pool.depth: Input should be a valid integer"),
+        ("pool.rule=best", "pool.rule: Input should be 'union' or 'fused' (got 'best')"),
+        ("clean.clusters=-2", "clean.clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
+        ("clean.min_percentile=.nan", "clean.min_percentile: "),
+        ("pool.retrievers=[1]", "pool.retrievers: Input should be a valid string (got 1)"),
+        ("chunk.overlap=900", "chunk: overlap 900 must be smaller than size 500"),
+        ("clean.max_percentile=20", "clean: min_percentile 25 must be below max_percentile 20.0"),
+        ("clean=3", "clean is a section; set clean.<key>"),
+        ("ingest.documents=jsonl", "ingest.documents is a section; set ingest.documents.<key>"),
+        ("clean.language", "--set takes section.key=value, not 'clean.language'"),
+        ("=3", "--set takes section.key=value, not '=3'"),
+        ("clean.language={a", "--set clean.language={a: the value is not YAML"),
+    ],
+)
+def test_a_wrong_assignment_is_named(assignment: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_settings(assignments=[assignment])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clean: [a", "is not YAML"),
+        ("- clean", "must hold sections such as clean: and pool:"),
+        ("0", "must hold sections such as clean: and pool:"),
+        ("clean: 3", "clean is a section"),
+        ("clean:", "clean is a section; set clean.<key> or leave it out"),
+        ("1: 2", "there is no setting 1"),
+        ("clean.language: fr", "clean.language: "),
+        ("nothing: {}", "nothing: "),
+        ("audit: {bootstap: 5}", "did you mean audit.bootstrap?"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_settings(config=settings_file(tmp_path, text))
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    assert load_settings(config=settings_file(tmp_path, "# all defaults\n")) == load_settings()
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing, binary = tmp_path / "missing.yaml", tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match=r"there is no settings file .*missing\.yaml"):
+        load_settings(config=missing)
+    with pytest.raises(SettingsError, match=r"binary\.yaml cannot be read"):
+        load_settings(config=binary)
+    with pytest.raises(SettingsError, match=r"cannot be read: .*directory"):
+        load_settings(config=tmp_path)
+
+
+def test_an_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(SettingsError, match=r"there is no preset embeded; did you mean embedded\?"):
+        load_settings("embeded")
+
+
+def test_settings_come_back_from_their_own_yaml() -> None:
+    chosen = load_settings(assignments=["clean.language=null", "pool.retrievers=[bm25]"])
+    assert resolve(yaml.safe_load(yaml.safe_dump(chosen.model_dump(mode="json")))) == chosen
+
+
+def test_known_keys_are_all_leaves_and_no_sections() -> None:
+    keys = known_keys()
+    assert {"seed", "pool.depth", "ingest.queries.columns.text"} <= set(keys)
+    assert not set(keys) & {"clean", "ingest.documents", "ingest.queries.columns"}
+    assert len(keys) == len(set(keys)) > len(Settings.model_fields)

@@ -1,0 +1,146 @@
+"""A stranger's way through prefect.yaml: a Prefect server, a work pool, a worker, the deployments, a run of each.
+
+Everything starts in a copy of the repository, as from a fresh clone, and nothing in it may change.
+"""
+
+import hashlib
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import PREFECT, Environment, Outcome, background, run_command, wait_for
+
+from conftest import REPOSITORY
+from pipeline.artifacts import Run
+
+pytest_plugins = ["flow_fixtures"]
+pytestmark = pytest.mark.server
+
+CLONED = ("flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
+STAGES = "ingest_documents ingest_queries clean split chunk search pool judge triplets audit".split()
+
+
+class Site:
+    """A clone in which a worker runs what was deployed from it."""
+
+    def __init__(self, clone: Path, environment: Environment) -> None:
+        self.clone = clone
+        self._environment = environment
+
+    def prefect(self, *arguments: str) -> Outcome:
+        """Run `prefect …` in the clone; it must succeed."""
+        done = run_command([PREFECT, *arguments], self._environment, self.clone)
+        assert done.code == 0, done
+        return done
+
+    def run(self, deployment: str, **parameters: object) -> tuple[Outcome, dict[str, Any]]:
+        """Run a deployment to its end; what was printed, and the flow run."""
+        given = [part for name, value in parameters.items() for part in ("--param", f"{name}={json.dumps(value)}")]
+        done = run_command(
+            [PREFECT, "deployment", "run", deployment, "--watch", "--watch-interval", "1", *given],
+            self._environment,
+            self.clone,
+        )
+        newest = {"limit": 1, "sort": "START_TIME_DESC"}
+        return done, self.ask("/flow_runs/filter", newest | {"flow_runs": {"deployment_id": {"is_null_": False}}})[0]
+
+    def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The API's answer."""
+        url, head = self._environment["PREFECT_API_URL"] + path, {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head), timeout=30) as answer:
+            return json.load(answer)
+
+    def tasks(self, flow_run: Mapping[str, Any]) -> dict[str, str]:
+        """Name of the state of each task of a flow run."""
+        filters = {"flow_runs": {"id": {"any_": [flow_run["id"]]}}, "limit": 100}
+        return {task["name"]: task["state"]["name"] for task in self.ask("/task_runs/filter", filters)}
+
+    def artifacts(self, flow_run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The artifacts of a flow run, by key."""
+        filters = {"artifacts": {"flow_run_id": {"any_": [flow_run["id"]]}}, "limit": 100}
+        return {artifact["key"]: artifact for artifact in self.ask("/artifacts/filter", filters)}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Hash of every file below a folder, bytecode left out."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def site(served: Environment, workplace: Path) -> Iterator[Site]:
+    """The steps that prefect.yaml's first lines name, in their order."""
+    clone = workplace / "clone"
+    for name in CLONED:
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy2
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(REPOSITORY / name, clone / name)
+    before = contents(clone)
+    ours = Site(clone, served)
+    ours.prefect("work-pool", "create", "--type", "process", "local")
+    ours.prefect("--no-prompt", "deploy", "--all")
+    log = workplace / "worker.log"
+    impatient = dict(served) | {"PREFECT_WORKER_QUERY_SECONDS": "1"}
+    with background([PREFECT, "worker", "start", "--pool", "local"], impatient, log, workplace):
+        wait_for(lambda: b"started" in log.read_bytes(), "the worker")
+        yield ours
+    assert contents(clone) == before
+
+
+def test_the_header_of_prefect_yaml_names_these_steps() -> None:
+    head = (REPOSITORY / "prefect.yaml").read_text().split("name: darklode")[0]
+    steps = [line.removeprefix("#   ") for line in head.splitlines() if line.startswith("#   ")]
+    assert steps == [
+        "prefect server start",
+        "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        "prefect work-pool create --type process local",
+        "prefect --no-prompt deploy --all",
+        "prefect worker start --pool local",
+        "prefect deployment run build-benchmark/local --watch",
+    ]
+
+
+def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    done, flow_run = site.run("build-benchmark/local", out=out)
+    assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
+    assert set(STAGES) <= site.tasks(flow_run).keys()
+    assert set(site.tasks(flow_run).values()) == {"Completed"}
+
+    run = Run(out)
+    triplets = run.tables("triplets").read("triplets").to_pylist()
+    assert len(triplets) > 100
+    assert all(row["query"] and row["positive"] and row["positive"] not in row["negatives"] for row in triplets)
+
+    shown = site.artifacts(flow_run)
+    funnel = json.loads(shown["clean-funnel"]["data"])
+    assert [row["step"] for row in funnel][:2] == ["clean.noise", "clean.length"]
+    assert all({"rows_in", "rows_out", "dropped"} <= row.keys() for row in funnel)
+    assert {f"{stage_key(stage)}-funnel" for stage in STAGES} <= shown.keys()
+    assert shown["dataset-card"]["type"] == "markdown"
+    assert shown["dataset-card"]["data"].encode() == run.store.read("README.md")
+
+    done, again = site.run("build-benchmark/local", out=out)
+    assert (done.code, again["id"] != flow_run["id"]) == (0, True)
+    assert set(site.tasks(again).values()) == {"Cached"}
+
+    done, audit = site.run("audit-retrievers/local", out=out, settings={"audit": {"bootstrap": 50}})
+    assert (done.code, audit["state"]["name"]) == (0, "Completed"), done
+    assert site.tasks(audit)["audit"] == "Completed"
+    rows = json.loads(site.artifacts(audit)["audit-retrievers"]["data"])
+    measured = Run(out).tables("audit_retrievers").read("audit_retrievers").to_pylist()
+    assert sorted(rows, key=str) == sorted(measured, key=str)
+    assert {row["retriever"] for row in rows} >= {"bm25", "ppmi"}
+
+    done, failed = site.run("build-benchmark/local", out=out, docs="nowhere")
+    assert (done.code, failed["state"]["name"]) == (1, "Failed")
+    assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]
+
+
+def stage_key(stage: str) -> str:
+    """A stage's name as artifact keys have it."""
+    return stage.replace("_", "-")

@@ -1,0 +1,99 @@
+"""The command with --out s3://bucket/prefix, against an S3 server on loopback."""
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+
+import pyarrow.fs as pafs
+import pytest
+from commands import DARKLODE, Environment, SampleRun, build_command, built, run_command, tables_of
+from moto.server import ThreadedMotoServer
+
+from pipeline.artifacts import Run
+
+pytest_plugins = ["flow_fixtures"]
+pytestmark = pytest.mark.server
+
+OUT = "s3://bucket/some/run"
+ACCESS, SECRET = "AKIATHISISNOTAREALKEY", "this/is+not/a+real/secret/but+long+enough"
+
+
+@pytest.fixture(scope="module")
+def s3(served: Environment) -> Iterator[Environment]:
+    """The environment of a user with an S3 server and an empty bucket."""
+    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    moto.start()
+    try:
+        host, port = moto.get_host_and_port()
+        connection = http.client.HTTPConnection(host, port)
+        connection.request("PUT", "/bucket")
+        assert connection.getresponse().status == 200
+        connection.close()
+        yield dict(served) | {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": ACCESS,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    finally:
+        moto.stop()
+
+
+def objects(environment: Environment) -> dict[str, bytes]:
+    """Every object below the run, by its name there."""
+    filesystem = pafs.S3FileSystem(
+        endpoint_override=environment["AWS_ENDPOINT_URL"], access_key=ACCESS, secret_key=SECRET, region="us-east-1"
+    )
+    root = OUT.removeprefix("s3://")
+    found = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
+    return {
+        info.path.removeprefix(f"{root}/"): filesystem.open_input_stream(info.path).read()
+        for info in found
+        if info.is_file
+    }
+
+
+def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) -> None:
+    printed = built(build_command(OUT), s3)
+    assert f" {OUT}/tables/triplets/\n" in printed
+    first = objects(s3)
+    tables = {name.removeprefix("tables/"): data for name, data in first.items() if name.startswith("tables/")}
+    assert tables == tables_of(sample_run.folder)
+
+    again = built(build_command(OUT), s3)
+    assert len(re.findall(r"^✓ .* stands$", again, re.M)) == len(re.findall(r"^✓ ", printed, re.M)) > 10
+    assert objects(s3) == first
+
+    for name, data in first.items():
+        assert ACCESS.encode() not in data, name
+        assert SECRET.encode() not in data, name
+        assert s3["AWS_ENDPOINT_URL"].encode() not in data, name
+    assert not [secret for secret in (ACCESS, SECRET) if secret in printed + again]
+
+    shown = run_command([DARKLODE, "status", OUT], s3)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.count(" stands ") == 10
+    counted = "SELECT count(*) AS n FROM triplets t JOIN chunks c ON (c.tenant, c.chunk_id) = (t.tenant, t.positive_id)"
+    asked = run_command([DARKLODE, "query", OUT, counted, "--format", "json"], s3)
+    assert (asked.code, asked.err) == (0, "")
+    local = Run(str(sample_run.folder)).tables()
+    assert json.loads(asked.out) == local.sql(counted).to_pylist() == [{"n": local.rows("triplets")}]
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("s3://bucket/none", "s3://bucket/none holds no run; make one with `darklode build"),
+        ("s3://nobucket/run", "nobucket"),
+        ("s3://", "names a bucket"),
+        (f"s3://{ACCESS}:{SECRET}@bucket/run", "must not carry keys"),
+    ],
+    ids=["no run", "no bucket", "no name", "a key"],
+)
+def test_a_wrong_place_on_s3_is_one_line(s3: Environment, out: str, message: str) -> None:
+    shown = run_command([DARKLODE, "query", out, "SELECT 1"], s3)
+    assert (shown.code, shown.out) == (1, "")
+    assert re.fullmatch(rf"error: [^\n]*{re.escape(message)}[^\n]*\n", shown.err), shown.err
+    assert SECRET not in shown.err
