@@ -21,13 +21,13 @@ from typing import Any
 import faiss
 import numpy as np
 import psutil
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from sentence_transformers.util import semantic_search
 
 from benchmarks.report import machine, markdown_table, write
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.keys import hash_of
 from pipeline.retrievers.blocks import ArrayVectors, CachedVectors
 from pipeline.retrievers.exact import exact_search
 from schemas.settings import VectorSettings
@@ -74,7 +74,8 @@ def side_by_side(n: int, repeats: int) -> list[dict[str, Any]]:
     searches, rows = contestants(unit(n, 1)), []
     for n_queries in QUERIES:
         queries = unit(n_queries, 2)
-        rounds = repeats if n_queries * n > 1e8 else 5 * repeats
+        cells = n_queries * n
+        rounds = 1 if cells > 5e8 else repeats if cells > 1e8 else 5 * repeats
         for depth in DEPTHS:
             seconds: dict[str, list[float]] = {name: [] for name in searches}
             for _ in range(rounds):
@@ -86,6 +87,7 @@ def side_by_side(n: int, repeats: int) -> list[dict[str, Any]]:
                     "chunks": n,
                     "queries": n_queries,
                     "depth": depth,
+                    "rounds": rounds,
                     "seconds": {name: statistics.median(each) for name, each in seconds.items()},
                     "same rows as faiss": float((ours == theirs).mean()),
                 }
@@ -117,18 +119,19 @@ def growth(work: Path, repeats: int) -> list[dict[str, float]]:
 
 def name_of(row: int) -> str:
     """A made-up content hash, spread like a real one."""
-    return hash_of(np.array([row * 0x9E3779B97F4A7C15 % 2**64, row], dtype=np.uint64))
+    return f"{row * 0x9E3779B97F4A7C15 % 2**64:016x}{row:016x}"
 
 
 def one(work: Path, n: int) -> dict[str, float]:
     """Open the cache and search the first `n` chunks, 64 queries, 420 deep."""
     queries, process = unit(64, 2), psutil.Process()
+    names = pa.array([name_of(row) for row in range(n)])
     exact_search(queries, unit(1000, 3), 420, SETTINGS)
     before, began = process.memory_info().rss, time.perf_counter()
     shards = EmbeddingCache(str(work), "float32").open("random")
     if shards is None:
         raise SystemExit(f"{work} holds no vectors")
-    vectors = CachedVectors(shards, [name_of(row) for row in range(n)])
+    vectors = CachedVectors(shards, names)
     opened = time.perf_counter()
     exact_search(queries, vectors, 420, SETTINGS)
     ended, peak = time.perf_counter(), _peak()
@@ -171,12 +174,12 @@ def main() -> None:
 
 
 def _markdown(rows: Sequence[dict[str, Any]], grown: Sequence[dict[str, float]], load: float) -> str:
-    head = ["chunks", "queries", "top", "Darklode s", *(f"× {name}" for name in OTHERS), "same rows as faiss"]
+    head = ["chunks", "queries", "top", "rounds", "Darklode s", *(f"× {name}" for name in OTHERS), "same rows as faiss"]
     cells = []
     for row in rows:
         seconds = row["seconds"]
         ratios = [f"{seconds[name] / seconds['Darklode']:.2f}" for name in OTHERS]
-        sizes = [row["chunks"], row["queries"], row["depth"]]
+        sizes = [row[key] for key in ("chunks", "queries", "depth", "rounds")]
         cells.append([*sizes, f"{seconds['Darklode']:.4f}", *ratios, f"{row['same rows as faiss']:.4f}"])
     growing = [
         [f"{one['chunks']:.0f}", *(f"{one[key]:.2f}" for key in ("open", "search")), f"{one['peak']:.0f}"]

@@ -1,6 +1,7 @@
 """build-benchmark: documents and a query log in, a judged benchmark and triplets out."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,23 +14,26 @@ from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
 from flows.spreading import spreading
 from flows.steps import Step, run_step
 from pipeline import statistics
-from pipeline.artifacts import Run, key_of
+from pipeline.artifacts import Output, Run, Tables, key_of
 from pipeline.audit import AUDIT, audit
 from pipeline.card import card
 from pipeline.caveats import caveats
 from pipeline.chunk import CHUNK, chunk
 from pipeline.clean import CLEAN, clean
+from pipeline.embedding import embed_all
 from pipeline.errors import ArtifactError
 from pipeline.funnel import FUNNEL_STAGE, funnel
 from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, ingest_queries, source_fingerprint
 from pipeline.judge import JUDGE, judge
 from pipeline.pool import POOL_STAGE, pool
-from pipeline.search import SEARCH, search
+from pipeline.search import SEARCH, Factory, search
 from pipeline.split import SPLIT, split
 from pipeline.spread import Spread, here
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables, views_sql
 from schemas.settings import Section, Settings
+
+EMBEDDING_ROWS = 65_536  # chunks per embedding shard
 
 
 @flow(name="build-benchmark", persist_result=False)
@@ -61,7 +65,7 @@ def build_benchmark(
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     ingest, seed = settings.ingest, settings.seed
-    retrievers, judge_for = tools.retrievers(settings.pool), tools.judge_for(settings.judge)
+    retrievers, judge_for = tools.retrievers(settings), tools.judge_for(settings.judge)
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -88,8 +92,8 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(CHUNK, plain(settings.chunk), lambda tables, output: chunk(tables, output, settings.chunk)),
         Step(
             SEARCH,
-            {"retrievers": list(retrievers), "search_depth": settings.pool.search_depth},
-            lambda tables, output: search(tables, output, settings.pool, retrievers=retrievers, spread=spread),
+            {"retrievers": tools.identities(retrievers), "search_depth": settings.pool.search_depth},
+            lambda tables, output: _embed_and_search(tables, output, settings, retrievers, spread),
         ),
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
         Step(
@@ -150,6 +154,16 @@ def recorded(run: Run) -> tuple[str, str, Settings]:
         raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
     paths = json.loads(inputs)
     return paths["docs"], paths["queries"], resolve(yaml.safe_load(settings))
+
+
+def _embed_and_search(
+    tables: Tables, output: Output, settings: Settings, retrievers: Mapping[str, Factory], spread: Spread
+) -> None:
+    """Fill the embedding cache first, whose shards are not those of the search."""
+    for name in retrievers:
+        if name in settings.encoders:
+            embed_all(tables, settings.encoders[name], settings.cache, rows=EMBEDDING_ROWS, spread=spread)
+    search(tables, output, settings.pool, retrievers=retrievers, spread=spread)
 
 
 def audit_step(settings: Settings) -> Step:

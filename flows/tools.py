@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flows.config import nearest
 from pipeline.corpora import TenantChunks
@@ -10,10 +11,11 @@ from pipeline.judges.embedded import EmbeddedJudge
 from pipeline.judges.port import Judge
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.embedded import EMBEDDED
+from pipeline.retrievers.encoded import Encoded
 from pipeline.retrievers.port import Retriever
 from pipeline.search import Factory
 from pipeline.terms import TermSpace
-from schemas.settings import JudgeSettings, PoolSettings
+from schemas.settings import Bm25Settings, JudgeSettings, Settings
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,48 @@ class Embedded:
         return self.name.removesuffix("_feedback")
 
 
-def retrievers(settings: PoolSettings) -> Mapping[str, Factory]:
-    """The retrievers that the settings name, in their order.
+@dataclass(frozen=True)
+class Lexical:
+    """Builds BM25 by its settings."""
+
+    settings: Bm25Settings
+
+    def __call__(self, corpus: Corpus) -> Retriever:
+        """Index the corpus, or take the index kept from an earlier search."""
+        return corpus.bm25(self.settings)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change its lists besides texts and depth."""
+        return self.settings.model_dump(mode="json")
+
+
+def retrievers(settings: Settings) -> Mapping[str, Factory]:
+    """The retrievers that `pool.retrievers` names, in its order: embedded ones, or encoders of the settings.
 
     Raises:
         SettingsError: no name, an unknown one, or one twice.
     """
-    names = settings.retrievers
+    names = settings.pool.retrievers
     if not names or len(set(names)) < len(names):
         raise SettingsError("pool.retrievers must name at least one retriever, and none twice")
-    for name in names:
-        if name not in EMBEDDED:
-            raise SettingsError(f"pool.retrievers: there is no retriever {name}; {nearest(name, list(EMBEDDED))}")
-    return {name: Embedded(name) for name in names}
+    return {name: _retriever(name, settings) for name in names}
+
+
+def _retriever(name: str, settings: Settings) -> Factory:
+    if name in settings.encoders:
+        return Encoded(name, settings.encoders[name], settings.vectors, settings.cache)
+    if name == "bm25":
+        return Lexical(settings.bm25)
+    if name in EMBEDDED:
+        return Embedded(name)
+    known = [*EMBEDDED, *settings.encoders]
+    raise SettingsError(f"pool.retrievers: there is no retriever {name}; {nearest(name, known)}")
+
+
+def identities(factories: Mapping[str, Factory]) -> dict[str, Any]:
+    """What names each retriever in fingerprints; the embedded ones are known by their names."""
+    return {name: getattr(factory, "identity", name) for name, factory in factories.items()}
 
 
 def judge_for(settings: JudgeSettings) -> Callable[[TenantChunks], Judge]:

@@ -14,7 +14,9 @@ import pyarrow.dataset as pads
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from pipeline.corpora import Digest, TenantChunks
+from pipeline.retrievers.bm25_index import Bm25Indexes
 from pipeline.retrievers.corpus import Corpus
+from pipeline.retrievers.neural import hashed_texts
 from pipeline.retrievers.port import Hits, Retriever
 from pipeline.spread import Pieces, Spread, here, stands, unit_key
 from schemas.settings import PoolSettings
@@ -144,7 +146,8 @@ def rank(lists: Lists) -> Pieces:
     queries = lists.tables.dataset("queries").to_table(["query_id", "text"], mine)
     chunks = TenantChunks(lists.tables, lists.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
-        corpus = Corpus(chunks.batches, chunks.n, Path(scratch))
+        indexes = Bm25Indexes(f"{lists.tables.url}/indexes", chunks.digest, Path(scratch))
+        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, lambda: hashed_texts(chunks))
         for name, build in lists.retrievers:
             yield from _lists(build(corpus), name, chunks, queries, lists.depth)
 

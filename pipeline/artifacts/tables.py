@@ -24,6 +24,11 @@ class Tables:
         self._store = store
         self._parts = parts
 
+    @property
+    def url(self) -> str:
+        """The run's folder or prefix."""
+        return self._store.url
+
     def rows(self, table: str) -> int:
         return sum(part.rows for part in self._parts[table])
 

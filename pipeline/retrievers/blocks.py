@@ -20,7 +20,8 @@ Block = tuple[int, NDArray[Any]]
 
 T = TypeVar("T")
 
-_TAKE_ROWS = 1 << 16
+_TAKE_ROWS = 1 << 12
+"""Rows read here and there until their memory is released: a row brings up to 64 kB of its neighbours along."""
 
 
 class Vectors(Protocol):

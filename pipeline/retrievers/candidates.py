@@ -69,8 +69,11 @@ class Survivors:
 
     def add(self, scores: NDArray[np.float32], first: int) -> None:
         """Take in products of shape (rows, n_queries) of the vectors from position `first` on."""
+        enough = len(scores) > self._k
+        if enough and not self._pieces:
+            self._raise_floor(_floor_of(scores, self._k))
         hits = self._hits(scores)
-        if len(hits) > self._most and len(scores) > self._k:
+        if enough and len(hits) > self._most:
             self._raise_floor(_floor_of(scores, self._k))
             hits = self._hits(scores)
         row = hits // len(self._queries)

@@ -17,6 +17,7 @@ from pipeline.retrievers.bm25_index import Bm25Indexes
 from pipeline.retrievers.bm25_weights import Index, build_index
 from pipeline.retrievers.dense import store_vectors
 from pipeline.retrievers.feedback import Remembered
+from pipeline.retrievers.neural import HashedTexts
 from pipeline.retrievers.port import Retriever
 from pipeline.retrievers.rank_bm25 import RankBm25
 from pipeline.terms import Analyzer, TermSpace
@@ -37,6 +38,7 @@ class Corpus:
         n_chunks: how many there are, at least 1.
         scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
         indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
+        hashed: gives the chunks' content hashes and texts, for encoders that keep vectors by hash.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class Corpus:
         n_chunks: int,
         scratch: Path,
         indexes: Bm25Indexes | None = None,
+        hashed: Callable[[], Iterator[HashedTexts]] = lambda: iter(()),
     ) -> None:
         self.batches = batches
         self.n_chunks = n_chunks
         self.scratch = scratch
+        self.hashed = hashed
         self._indexes = indexes
         self._bm25: dict[Bm25Settings, Retriever] = {}
 

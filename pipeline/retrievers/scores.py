@@ -47,7 +47,12 @@ def score_pairs(
         products *= queries[query[first]]
         scores[first:end] = tree_sum(products)
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as threads:
+    workers = min(os.cpu_count() or 1, 8, len(query) // _PAIRS)
+    if workers < 2:
+        for part in range(len(cuts) - 1):
+            score(part)
+        return scores
+    with ThreadPoolExecutor(workers) as threads:
         list(threads.map(score, range(len(cuts) - 1)))
     return scores
 

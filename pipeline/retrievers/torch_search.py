@@ -188,7 +188,8 @@ def product_error(lengths: torch.Tensor, queries: torch.Tensor, longest: float, 
     share = dimensions * _ACCUMULATE / (1 - dimensions * _ACCUMULATE)
     relative = (1 + unit) ** 3 * (1 + share) - 1 + 2.0**-22
     absolute = facts.tiny * facts.eps * dimensions**0.5
-    return lengths * relative + 2 * absolute * (queries.double().norm(dim=1) + longest + 1)
+    bound: torch.Tensor = lengths * relative + 2 * absolute * (queries.double().norm(dim=1) + longest + 1)
+    return bound
 
 
 def _products(queries: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:

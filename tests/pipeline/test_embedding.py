@@ -25,10 +25,7 @@ def written(_tables: Tables, output: Output) -> None:
         named = {"chunk_id": ids, "doc_id": ids, "text": list(letters)}
         fixed = {"tenant": ["t"] * n, "position": [0] * n, "start": [0] * n, "end": [1] * n}
         hashes = [hash_of(letter) for letter in letters]
-        output.write(
-            "chunks",
-            CHUNKS.rows({"chunk_id": ids, "doc_id": ids, "text": list(letters), "content_hash": hashes} | fixed),
-        )
+        output.write("chunks", CHUNKS.rows(named | {"content_hash": hashes} | fixed))
 
 
 def hash_of(letter: str) -> str:

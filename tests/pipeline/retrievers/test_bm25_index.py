@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -104,6 +106,14 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def look_elsewhere(folder: Path) -> None:
+    """Add a file outside to the manifest, with its true hash."""
+    manifest, outside = folder / "manifest.json", folder.parent / "outside"
+    outside.write_bytes(b"")
+    files = json.loads(manifest.read_bytes()) | {"../outside": hashlib.sha256(b"").hexdigest()}
+    manifest.write_text(json.dumps(files))
+
+
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "a flipped bit": lambda folder: flip(folder / "data.csc.index.npy"),
     "a flipped bit in the vocabulary": lambda folder: flip(folder / "vocab.index.json"),
@@ -112,7 +122,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "no manifest": lambda folder: (folder / "manifest.json").unlink(),
     "half a manifest": lambda folder: os.truncate(folder / "manifest.json", 60),
     "another manifest": lambda folder: (folder / "manifest.json").write_text('["x"]'),
-    "a manifest that looks elsewhere": lambda folder: (folder / "manifest.json").write_text('{"../x": "y"}'),
+    "a manifest that looks elsewhere": look_elsewhere,
 }
 
 

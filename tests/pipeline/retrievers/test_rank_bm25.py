@@ -49,13 +49,14 @@ def test_both_engines_find_the_same(chunks: list[str], query: str, method: str, 
 
 def test_robertson_times_k1_plus_1_is_okapi_without_epsilon() -> None:
     chunks = random_chunks(300)
-    ours, _ = both(chunks, Bm25Settings(method="robertson", k1=1.2, b=0.6))
+    ours, theirs = both(chunks, Bm25Settings(method="robertson", k1=1.2, b=0.6))
     terms = TermSpace([chunks])
     oracle = BM25Okapi([terms.tokenize(chunk) for chunk in chunks], k1=1.2, b=0.6, epsilon=0)
     for query in ("word40 word41", "word1", "word90 word2 word2"):
         expected = oracle.get_scores(terms.tokenize(query))
         found = np.nan_to_num(by_row(ours, query, len(chunks))) * 2.2
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+        np.testing.assert_allclose(np.nan_to_num(by_row(theirs, query, len(chunks))) * 2.2, expected, rtol=1e-5)
     common = BM25Okapi([terms.tokenize(chunk) for chunk in chunks], k1=1.2, b=0.6)
     assert (common.get_scores(["word1"]) != 0).any(), "the default epsilon gives a weight to terms of most chunks"
     assert np.isnan(by_row(ours, "word1", len(chunks))).all()
