@@ -240,7 +240,7 @@ def test_doctor_on_a_healthy_machine(call: Call, monkeypatch: pytest.MonkeyPatch
     assert (shown.code, shown.err) == (0, "")
     assert re.search(r"^prefect +ok +3\.8", shown.out, re.M)
     assert re.search(r"^prefect server +ok +PREFECT_API_URL answers", shown.out, re.M)
-    assert re.search(r"^preset embedded +ok +bm25, .*judge embedded", shown.out, re.M)
+    assert re.search(r"^preset embedded +ok +judge embedded", shown.out, re.M)
 
 
 def test_doctor_finds_a_server_that_does_not_answer(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
