@@ -75,7 +75,7 @@ def side_by_side(n: int, repeats: int) -> list[dict[str, Any]]:
     for n_queries in QUERIES:
         queries = unit(n_queries, 2)
         cells = n_queries * n
-        rounds = 1 if cells > 5e8 else repeats if cells > 1e8 else 5 * repeats
+        rounds = 1 if cells > 5e8 else repeats if cells > 5e7 else 5 * repeats
         for depth in DEPTHS:
             seconds: dict[str, list[float]] = {name: [] for name in searches}
             for _ in range(rounds):

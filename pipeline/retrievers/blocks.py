@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -20,8 +21,11 @@ Block = tuple[int, NDArray[Any]]
 
 T = TypeVar("T")
 
-_TAKE_ROWS = 1 << 12
-"""Rows read here and there until their memory is released: a row brings up to 64 kB of its neighbours along."""
+MOST_READERS = 8
+"""Threads that may hold a block while others read on."""
+
+_TAKE_ROWS = 1 << 10
+"""Rows read here and there until their memory is released: a row may bring 200 kB of its neighbours along."""
 
 
 class Vectors(Protocol):
@@ -130,11 +134,15 @@ class CachedVectors:
     def blocks(self, rows: int) -> Iterator[Block]:
         """See `Vectors`."""
         starts = range(0, len(self), rows)
+        in_use: deque[list[tuple[Mapped, int, int]]] = deque()
         for block, used in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
             yield block
-            if self._release:
-                for mapped, first, end in used:
+            in_use.append(used)
+            if self._release and len(in_use) > MOST_READERS:
+                for mapped, first, end in in_use.popleft():
                     mapped.release(first, end)
+        if self._release:
+            self._shards.release()
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """See `Vectors`."""

@@ -16,6 +16,7 @@ from schemas.settings import Bm25Settings
 
 _DEFAULT = Bm25Settings()
 _LAST_ROW = 0xFFFFFFFF
+_NOTHING = np.iinfo(np.int64).max
 _FEW_CELLS = 1 << 16  # so few are handled as a whole: calls cost more than cells
 
 
@@ -62,18 +63,16 @@ class Bm25:
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         """See `Retriever`."""
         k = min(depth, self._n_chunks)
-        rows = np.full((len(queries), k), -1, dtype=np.int64)
-        scores = np.full((len(queries), k), np.nan, dtype=np.float32)
+        keys = np.full((len(queries), k), _NOTHING, dtype=np.int64)
         blocks = score_blocks(self._n_chunks, k)
         buffer = blocks.reshape(-1)
         for number, query in enumerate(queries):
             terms = self._terms(query)
             if terms:
                 self._score(terms, buffer)
-                best = best_rows(blocks, k)
-                rows[number, : len(best)] = best
-                scores[number, : len(best)] = buffer[best]
-        return Hits(rows, scores)
+                best = best_keys(blocks, k)
+                keys[number, : len(best)] = best
+        return hits_of(keys)
 
     def _terms(self, query: str) -> list[int]:
         """The query's known terms, repeated as in the query; sorted, because the order decides the last bits."""
@@ -86,9 +85,9 @@ class Bm25:
         lists = [slice(self._starts[term], self._starts[term + 1]) for term in terms]
         chunks, weights = [self._chunks[own] for own in lists], [self._weights[own] for own in lists]
         if sum(map(len, chunks)) <= _FEW_CELLS:  # one call costs less than several
-            chunks, weights = [np.concatenate(chunks)], [np.concatenate(weights)]
+            chunks, weights = [np.concatenate(chunks, dtype=np.intp)], [np.concatenate(weights)]
         for some, added in zip(chunks, weights, strict=True):
-            np.add.at(scores, some.astype(np.intp), added)  # a third slower with narrower indices
+            np.add.at(scores, some.astype(np.intp, copy=False), added)  # a third slower with narrower indices
         if self._absent is not None:
             np.add(scores, self._absent[terms].sum(), out=scores, where=scores > 0)
 
@@ -97,26 +96,36 @@ def score_blocks(n_rows: int, k: int) -> NDArray[np.float32]:
     """Zeros for the scores of `n_rows` rows, in C order, of shape (block size, n_blocks ≥ k).
 
     Row r is the cell that the flat array has at r, so block j holds the rows j, j + n_blocks, j + 2·n_blocks, …; cells
-    past `n_rows` must stay 0. `best_rows` has about as much work between blocks of this size as inside of them.
+    past `n_rows` must stay 0. `best_keys` has about as much work between blocks of this size as inside of them.
     """
     size = max(1, isqrt(n_rows // max(1, k)))
     return np.zeros((size, -(-n_rows // size)), dtype=np.float32)
 
 
-def best_rows(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Rows of the `k` highest scores above 0, best first, ties by ascending row; fewer where there are fewer.
+def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Keys of the `k` highest scores above 0, in no order, ties to the lower row; fewer where there are fewer.
+
+    Scores above 0 compare like their bits: a key, row − 2³²·bits, falls with the score and, at equal scores, grows with
+    the row.
 
     Args:
         blocks: filled `score_blocks`; no score is below 0.
         k: the same as there, at least 1.
     """
     rows = _candidates(blocks, k)
-    # Scores above 0 compare like their bits: the key falls with the score and, at equal scores, grows with the row.
     keys = rows - (blocks.reshape(-1)[rows].view(np.int32).astype(np.int64) << 32)
-    if len(keys) > 2 * k:
-        keys = np.partition(keys, k)[:k]
-    keys.sort()
-    return keys[:k] & _LAST_ROW
+    if len(keys) > k:
+        keys.partition(k - 1)
+    return keys[:k]
+
+
+def hits_of(keys: NDArray[np.int64]) -> Hits:
+    """Hits from the keys of each query, shape (n_queries, k), filled up with `_NOTHING`; sorts them in place."""
+    keys.sort(axis=1)
+    found = keys != _NOTHING
+    rows = np.where(found, keys & _LAST_ROW, -1)
+    bits = ((rows - keys) >> 32).astype(np.int32)
+    return Hits(rows, np.where(found, bits.view(np.float32), np.float32(np.nan)))
 
 
 def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -131,7 +140,8 @@ def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     if bound == 0:
         return np.flatnonzero(blocks)
     if blocks.size <= _FEW_CELLS:
-        return np.flatnonzero(blocks >= bound)
+        rows: NDArray[np.int64] = (blocks >= bound).reshape(-1).nonzero()[0]
+        return rows
     columns = np.flatnonzero(highest >= bound)
     lines, places = np.divmod(np.flatnonzero(blocks[:, columns] >= bound), len(columns))
     return lines * n_blocks + columns[places]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from threading import Lock, RLock
+
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from pipeline.retrievers.blocks import Vectors
+from pipeline.retrievers.blocks import MOST_READERS, Vectors
 from pipeline.retrievers.scores import from_rank_keys, padded, rank_keys, score_pairs
 
 _CELLS = 1 << 21
@@ -40,15 +46,34 @@ def search_cpu(
         k: at least 1.
         memory: bytes that vectors and scores may take, roughly; what survives takes about 50 bytes · n_queries · k.
     """
-    rows = max(1, min(_CELLS // len(queries), memory // 4 // (4 * vectors.dimensions + 5 * len(queries))))
+    workers = min(os.cpu_count() or 1, MOST_READERS)
+    per_row = (workers + 2) * (8 * vectors.dimensions + 5 * len(queries))
+    rows = max(1, min(_CELLS // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
     survivors = Survivors(queries, vectors, k)
+    blocks, lock = vectors.blocks(rows), Lock()
     right = np.ascontiguousarray(queries.T)
-    scores = np.empty((rows, len(queries)), dtype=np.float32)
-    for first, block in vectors.blocks(rows):
-        part = scores[: len(block)]
-        np.matmul(block.astype(np.float32, copy=False), right, out=part)
-        survivors.add(part, first)
+
+    def work(_: int) -> None:
+        scores = np.empty((rows, len(queries)), dtype=np.float32)
+        mask = np.empty(scores.size + 8, dtype=np.bool_)
+        while True:
+            with lock:
+                first, block = next(blocks, (0, right[:0]))
+            if not len(block):
+                return
+            part = scores[: len(block)]
+            np.matmul(block.astype(np.float32, copy=False), right, out=part)
+            survivors.add(part, first, mask)
+
+    # Each worker multiplies on one thread and filters what it made: nobody waits for the slowest at every product.
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
+        list(threads.map(work, range(workers)))
     return survivors.best()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # takes milliseconds to look for libraries
 
 
 class Survivors:
@@ -63,25 +88,33 @@ class Survivors:
         self._slack = 2 * product_error(queries, vectors.longest)
         self._floor = np.full(len(queries), -np.inf, dtype=np.float32)
         self._pieces: list[Pairs] = []
-        self._mask = np.empty(0, dtype=np.bool_)
+        self._lock = RLock()
         self._held = 0
         self._most = self._patience = 3 * len(queries) * k
 
-    def add(self, scores: NDArray[np.float32], first: int) -> None:
-        """Take in products of shape (rows, n_queries) of the vectors from position `first` on."""
+    def add(self, scores: NDArray[np.float32], first: int, mask: NDArray[np.bool_]) -> None:
+        """Take in products of shape (rows, n_queries) of the vectors from position `first` on; threads may.
+
+        Args:
+            scores: contiguous.
+            first: position of the first row.
+            mask: room for 8 more than the scores, the caller's alone.
+        """
         enough = len(scores) > self._k
         if enough and not self._pieces:
             self._raise_floor(_floor_of(scores, self._k))
-        hits = self._hits(scores)
+        hits = self._hits(scores, mask)
         if enough and len(hits) > self._most:
             self._raise_floor(_floor_of(scores, self._k))
-            hits = self._hits(scores)
+            hits = self._hits(scores, mask)
         row = hits // len(self._queries)
-        self._pieces.append((hits - row * len(self._queries), row + first, scores.reshape(-1)[hits]))
-        self._held += len(hits)
-        if self._held > self._patience:
-            self._compact()
-            self._patience = max(self._most, 2 * self._held)
+        pairs = hits - row * len(self._queries), row + first, scores.reshape(-1)[hits]
+        with self._lock:
+            self._pieces.append(pairs)
+            self._held += len(hits)
+            if self._held > self._patience:
+                self._compact()
+                self._patience = max(self._most, 2 * self._held)
 
     def best(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and first chunk rows of the `k` best, best first."""
@@ -89,12 +122,10 @@ class Survivors:
         keys = self._ranked(*self._pieces[0])
         return from_rank_keys(keys)
 
-    def _hits(self, scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    def _hits(self, scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Flat indices of the scores that reach their query's floor."""
-        size, whole = scores.size, (scores.size + 7) // 8 * 8
-        if len(self._mask) < whole:
-            self._mask = np.zeros(whole, dtype=np.bool_)
-        mask = self._mask[:whole]
+        size = scores.size
+        mask = mask[: (size + 7) // 8 * 8]
         mask[size:] = False
         np.greater_equal(scores, self._floor, out=mask[:size].reshape(scores.shape))
         words = np.flatnonzero(mask.view(np.uint64) != 0)  # few are: 8 tests for the price of one
@@ -103,7 +134,8 @@ class Survivors:
 
     def _raise_floor(self, kth: NDArray[np.float32]) -> None:
         lower = np.nextafter((kth - self._slack).astype(np.float32), np.float32(-np.inf))
-        self._floor = np.maximum(self._floor, lower)
+        with self._lock:
+            self._floor = np.maximum(self._floor, lower)
 
     def _compact(self) -> None:
         query, position, approximate = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
