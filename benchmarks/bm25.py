@@ -6,7 +6,7 @@ Needs opensearch-docs and stackfaq in DIR, ../shared/collections by default. Wri
 Every system gets the same chunks, queries and terms, and answers with the best chunks of each query, from its text on.
 Every system works on one thread, and its seconds are those of the processor, which depend less on what else the machine
 does; the index on disk is timed by the clock. Rates are medians of repeats that take turns. Each system is indexed in a
-process of its own as well, for its peak memory.
+process of its own as well, for its peak memory. numba compiles in the first query of the smaller size, once a process.
 """
 
 from __future__ import annotations
