@@ -21,9 +21,6 @@ Block = tuple[int, NDArray[Any]]
 
 T = TypeVar("T")
 
-MOST_READERS = 8
-"""Threads that may hold a block while others read on."""
-
 _TAKE_ROWS = 1 << 10
 """Rows read here and there until their memory is released: a row may bring 200 kB of its neighbours along."""
 
@@ -45,8 +42,8 @@ class Vectors(Protocol):
 
     def __len__(self) -> int: ...
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """All vectors in order of position, at most `rows` at a time."""
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
+        """All vectors in order of position, at most `rows` at a time, for threads that hold one block each."""
         ...
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
@@ -83,7 +80,7 @@ class ArrayVectors:
     def __len__(self) -> int:
         return len(self._array)
 
-    def blocks(self, rows: int) -> Iterator[Block]:
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
         """See `Vectors`."""
         return ((start, self._array[start : start + rows]) for start in range(0, self.n_chunks, rows))
 
@@ -131,14 +128,14 @@ class CachedVectors:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def blocks(self, rows: int) -> Iterator[Block]:
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
         """See `Vectors`."""
         starts = range(0, len(self), rows)
         in_use: deque[list[tuple[Mapped, int, int]]] = deque()
         for block, used in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
             yield block
             in_use.append(used)
-            if self._release and len(in_use) > MOST_READERS:
+            if self._release and len(in_use) > readers:
                 for mapped, first, end in in_use.popleft():
                     mapped.release(first, end)
         if self._release:

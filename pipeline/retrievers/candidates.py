@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from pipeline.retrievers.blocks import MOST_READERS, Vectors
+from pipeline.retrievers.blocks import Vectors
 from pipeline.retrievers.scores import from_rank_keys, padded, rank_keys, score_pairs
 
 _CELLS = 1 << 21
 """Scores made at a time: 8 MB stay in a processor's cache or near it."""
+
+_MOST_WORKERS = 8
 
 _UNIT = 2.0**-24
 """Unit roundoff of float32."""
@@ -46,23 +48,22 @@ def search_cpu(
         k: at least 1.
         memory: bytes that vectors and scores may take, roughly; what survives takes about 50 bytes · n_queries · k.
     """
-    workers = min(os.cpu_count() or 1, MOST_READERS)
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     per_row = (workers + 2) * (8 * vectors.dimensions + 5 * len(queries))
     rows = max(1, min(_CELLS // len(queries), memory // 2 // per_row, -(-len(vectors) // workers)))
     survivors = Survivors(queries, vectors, k)
-    blocks, lock = vectors.blocks(rows), Lock()
-    right = np.ascontiguousarray(queries.T)
+    blocks, lock = vectors.blocks(rows, workers), Lock()
 
     def work(_: int) -> None:
-        scores = np.empty((rows, len(queries)), dtype=np.float32)
+        scores = np.empty(rows * len(queries), dtype=np.float32)
         mask = np.empty(scores.size + 8, dtype=np.bool_)
         while True:
             with lock:
-                first, block = next(blocks, (0, right[:0]))
+                first, block = next(blocks, (0, queries[:0]))
             if not len(block):
                 return
-            part = scores[: len(block)]
-            np.matmul(block.astype(np.float32, copy=False), right, out=part)
+            part = scores[: len(queries) * len(block)].reshape(len(queries), -1)
+            np.matmul(queries, block.astype(np.float32, copy=False).T, out=part)
             survivors.add(part, first, mask)
 
     # Each worker multiplies on one thread and filters what it made: nobody waits for the slowest at every product.
@@ -93,22 +94,22 @@ class Survivors:
         self._most = self._patience = 3 * len(queries) * k
 
     def add(self, scores: NDArray[np.float32], first: int, mask: NDArray[np.bool_]) -> None:
-        """Take in products of shape (rows, n_queries) of the vectors from position `first` on; threads may.
+        """Take in products of shape (n_queries, b) of the vectors from position `first` on; threads may.
 
         Args:
             scores: contiguous.
-            first: position of the first row.
+            first: position of the first column.
             mask: room for 8 more than the scores, the caller's alone.
         """
-        enough = len(scores) > self._k
+        enough = scores.shape[1] > self._k
         if enough and not self._pieces:
             self._raise_floor(_floor_of(scores, self._k))
         hits = self._hits(scores, mask)
         if enough and len(hits) > self._most:
             self._raise_floor(_floor_of(scores, self._k))
             hits = self._hits(scores, mask)
-        row = hits // len(self._queries)
-        pairs = hits - row * len(self._queries), row + first, scores.reshape(-1)[hits]
+        query = hits // scores.shape[1]
+        pairs = query, hits - query * scores.shape[1] + first, scores.reshape(-1)[hits]
         with self._lock:
             self._pieces.append(pairs)
             self._held += len(hits)
@@ -127,7 +128,7 @@ class Survivors:
         size = scores.size
         mask = mask[: (size + 7) // 8 * 8]
         mask[size:] = False
-        np.greater_equal(scores, self._floor, out=mask[:size].reshape(scores.shape))
+        np.greater_equal(scores, self._floor[:, None], out=mask[:size].reshape(scores.shape))
         words = np.flatnonzero(mask.view(np.uint64) != 0)  # few are: 8 tests for the price of one
         hits = np.flatnonzero(mask.reshape(-1, 8)[words].reshape(-1))
         return np.asarray(words[hits >> 3] * 8 + (hits & 7))
@@ -172,8 +173,8 @@ class Survivors:
 
 
 def _floor_of(scores: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """At least `k` scores of each column reach it: the k-th largest of the maxima of groups of rows."""
-    size = max(1, len(scores) // (4 * k))
-    groups = len(scores) // size
-    maxima = scores[: groups * size].reshape(groups, size, -1).max(axis=1)
-    return np.partition(np.ascontiguousarray(maxima.T), groups - k, axis=1)[:, groups - k]
+    """At least `k` scores of each row reach it: the k-th largest of the maxima of groups of columns."""
+    size = max(1, scores.shape[1] // (4 * k))
+    groups = scores.shape[1] // size
+    maxima = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
+    return np.partition(maxima, groups - k, axis=1)[:, groups - k]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.retrievers.blocks import Vectors
 from pipeline.retrievers.port import Hits
 
-_PAIRS = 512
+_PAIRS = 256
 _ROW_BITS = np.uint64(32)
 _LAST_ROW = 0xFFFFFFFF
 _SIGN = np.uint32(0x80000000)
@@ -38,13 +38,13 @@ def score_pairs(
         query: each pair's row of `queries`, ascending.
         position: each pair's vector.
     """
-    scores = np.empty(len(query), dtype=np.float32)
+    scores, exact = np.empty(len(query), dtype=np.float32), queries.astype(np.float64)
     cuts = np.unique(np.r_[np.flatnonzero(np.diff(query, prepend=-1)), np.arange(0, len(query), _PAIRS), len(query)])
 
     def score(part: int) -> None:
         first, end = cuts[part], cuts[part + 1]
         products = vectors.take(position[first:end]).astype(np.float64)
-        products *= queries[query[first]]
+        products *= exact[query[first]]
         scores[first:end] = tree_sum(products)
 
     workers = min(os.cpu_count() or 1, 8, len(query) // _PAIRS)
