@@ -14,7 +14,7 @@ from pipeline.judges.port import REPLIES, Judge
 from schemas.settings import JudgeSettings
 from schemas.tables import QRELS, VERDICTS
 
-JUDGE = Stage("judge", 1, ("queries", "chunks", "pool"), ("verdicts", "qrels"))
+JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "qrels"))
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 

@@ -31,9 +31,7 @@ PAIRS = pa.schema(
 )
 """What a judge is asked: all pairs of up to `QUERY_BLOCK` queries of one tenant, by query_id, then chunk_id."""
 
-_SAID = ("relevant", "probability", "grade", "raw_reply", "prompt_tokens", "completion_tokens", "error")
-
-REPLIES = pa.schema([VERDICTS.schema.field(name) for name in _SAID])
+REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*VERDICTS.key}])
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
 
 
