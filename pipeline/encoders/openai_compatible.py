@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +14,7 @@ from pipeline.encoders.identity import identity, short_hash
 from pipeline.encoders.in_flight import InFlight
 from pipeline.encoders.remote import Remote
 from pipeline.encoders.spending import Spending
+from pipeline.endpoint import address, key_from
 from pipeline.errors import MissingPart, SettingsError
 from schemas.settings import OpenAIEncoder as Settings
 
@@ -49,17 +48,9 @@ def endpoint(settings: Settings) -> str:
     """Host, port and path of the endpoint, for ids and messages.
 
     Raises:
-        SettingsError: another scheme, no host, or a user name, password or query in it.
+        SettingsError: `base_url` is no plain http or https address.
     """
-    parts = urlsplit(settings.base_url)
-    if "@" in parts.netloc or parts.query:
-        raise SettingsError(
-            "base_url must not hold a user name, password or query: put the key into the environment variable that "
-            f"key_env names ({settings.key_env or 'none now'})"
-        )
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SettingsError(f"base_url {settings.base_url!r} must be an address such as https://api.openai.com/v1")
-    return parts.netloc + parts.path.rstrip("/")
+    return address(settings.base_url, settings.key_env)
 
 
 def key_of(settings: Settings) -> str:
@@ -68,13 +59,7 @@ def key_of(settings: Settings) -> str:
     Raises:
         MissingPart: the variable is not set.
     """
-    key = os.environ.get(settings.key_env, "").strip() if settings.key_env else ""
-    if settings.key_env and not key:
-        raise MissingPart(
-            f"model {settings.model} at {endpoint(settings)} needs a key: "
-            f"set the environment variable {settings.key_env}"
-        )
-    return key
+    return key_from(settings.key_env, f"model {settings.model} at {endpoint(settings)}")
 
 
 class OpenAIEncoder:

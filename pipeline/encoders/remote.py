@@ -8,10 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 from pipeline.encoders.batching import Batch
-from pipeline.encoders.failures import Transient, connection_failure, status_failure
+from pipeline.encoders.failures import connection_failure, status_failure
 from pipeline.encoders.in_flight import Stopped
 from pipeline.encoders.replies import BadReply, Reply, read_reply
 from pipeline.encoders.spending import Spending
+from pipeline.endpoint import Transient
 from pipeline.errors import DarklodeError
 from schemas.settings import OpenAIEncoder as Settings
 

@@ -13,7 +13,8 @@ import pytest
 from fake_openai import FAULTS, FakeOpenAI, at_random, scripted, unit_vectors
 from pydantic import JsonValue
 
-from pipeline.encoders import failures, remote
+from pipeline import endpoint
+from pipeline.encoders import remote
 from pipeline.encoders.batching import cut, estimate_tokens, fill
 from pipeline.encoders.openai_compatible import OpenAIEncoder, Vectors, openai_id
 from pipeline.encoders.spending import Spending
@@ -139,9 +140,9 @@ def test_retry_after_is_the_least_that_is_waited(server: FakeOpenAI, header: str
 
 
 def test_retry_after_is_capped() -> None:
-    assert failures.retry_after("1e9") == failures.LONGEST_RETRY_AFTER
-    assert failures.retry_after(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
-    assert failures.retry_after("nan") is None
+    assert endpoint.retry_after("1e9") == endpoint.LONGEST_RETRY_AFTER
+    assert endpoint.retry_after(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
+    assert endpoint.retry_after("nan") is None
 
 
 def test_a_rate_limit_spaces_requests(server: FakeOpenAI) -> None:
