@@ -14,6 +14,9 @@ from schemas.settings import OpenAIEncoder, SentenceTransformersEncoder, Setting
 
 DEFAULT_PRESET = "embedded"
 
+FREE = "judge.parameters."
+"""Below it, keys are the server's."""
+
 
 def presets() -> list[str]:
     """Names of the presets that come with Darklode."""
@@ -62,7 +65,7 @@ def resolve(values: Mapping[str, Any]) -> Settings:
         wrong = dict.fromkeys(
             one["msg"].removeprefix("Value error, ") for one in found if _setting(one["loc"]) == where
         )
-        raise SettingsError(f"{where}: {' or '.join(wrong)} (got {found[0]['input']!r})") from error
+        raise SettingsError(f"{where}: {' or '.join(wrong)}{_got(found[0]['input'])}") from error
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +145,12 @@ def _setting(place: tuple[int | str, ...]) -> str:
     return next((path for path in paths if path in known_keys()), paths[-1])
 
 
+def _got(value: Any) -> str:
+    """The value that was wrong, for an error's text; not if it may hold an address with a password or a key."""
+    shown = repr(value)
+    return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
+
+
 def _check_keys(values: Mapping[str, Any]) -> None:
     known = known_keys()
     sections = {key.rpartition(".")[0] for key in known}
@@ -153,7 +162,7 @@ def _check_keys(values: Mapping[str, Any]) -> None:
             continue
         if path in sections:
             raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
-        if path not in known:
+        if path not in known and not path.startswith(FREE):
             raise SettingsError(f"there is no setting {path}; {nearest(path, known)}")
 
 

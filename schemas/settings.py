@@ -1,14 +1,15 @@
 """Every setting, its default and its bounds. Where a default is a paper's, the description says so."""
 
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 
 class Section(BaseModel):
-    """Settings are read once and never change; a key that is not known is an error."""
+    """Settings are read once and never change; a key that is not known is an error, whose text shows no values."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -185,10 +186,66 @@ class CacheSettings(Section):
 
 
 class JudgeSettings(Section):
-    """Who judges."""
+    """Who judges, and what it may cost."""
 
-    kind: Literal["embedded"] = Field("embedded", description="embedded: a label-free scorer, weak, and no LLM")
+    kind: Literal["llm", "cross_encoder", "embedded"] = Field(
+        "embedded", description="a language model, a cross-encoder, or embedded: a label-free scorer, weak, and no LLM"
+    )
     threshold: Share = Field(0.5, description="relevant from this probability on")
+    model: str = Field("", description="llm: its name at the server; cross_encoder: name on the hub, or a local folder")
+    revision: str | None = Field(
+        None, description="of the model: commit or tag on the hub; llm: your name for the served weights"
+    )
+    base_url: tuple[str, ...] = Field(
+        (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
+    )
+    key_env: str = Field("", description="environment variable with the server's key; empty: none is sent")
+    prompt: str = Field("binary", description="binary, graded, or a folder like those of prompts/judge")
+    mode: Literal["auto", "choice", "json", "text"] = Field(
+        "auto", description="how labels are asked for; auto: the first that the server obeys"
+    )
+    rationale: bool = Field(False, description="ask for a reason before the label: JSON, and many more tokens")
+    parameters: dict[str, JsonValue] = Field(
+        {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
+    )
+    max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
+    attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
+    max_in_flight: int = Field(256, gt=0, description="most calls under way at once; fewer where the server wants it")
+    timeout: float = Field(120, gt=0, description="seconds until a call counts as failed")
+    give_up_after: float = Field(600, gt=0, description="seconds of failing until the run stops")
+    prompt_price_per_million: float = Field(0, ge=0, description="price of a million prompt tokens, for cost and limit")
+    completion_price_per_million: float = Field(0, ge=0, description="price of a million completion tokens")
+    spending_limit: float | None = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
+    token_limit: int | None = Field(None, ge=0, description="stop before more tokens are used; null: no limit")
+    device: str = Field("auto", description="cross_encoder: auto (every GPU, else the CPU), cpu, cuda or cuda:N")
+    batch_size: int = Field(32, gt=0, description="cross_encoder: pairs per forward pass")
+    max_tokens: int | None = Field(None, gt=0, description="cross_encoder: longer pairs are cut; null: the model's own")
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _split_at_commas(cls, given: object) -> object:
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            parts = urlsplit(url)
+            if "@" in parts.netloc or parts.query:
+                raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
+        return urls
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Self:
+        if self.kind != "embedded" and not self.model:
+            raise ValueError(f"kind {self.kind} needs judge.model, the name of the model")
+        if self.kind == "llm" and not self.base_url:
+            raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
+        if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
+            raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
+        return self
 
 
 class SplitSettings(Section):

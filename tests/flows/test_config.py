@@ -1,6 +1,7 @@
 """Settings: the preset, then the file, then --set; what is wrong is said by key and value."""
 
 import re
+import traceback
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path
         (" pool.depth =3", "pool", "depth", 3),
         ("card.name=a=b", "card", "name", "a=b"),
         ("clean={language: fr}", "clean", "language", "fr"),
+        ("judge.parameters.temperature=null", "judge", "parameters", {"temperature": None}),
+        (
+            "judge.base_url=http://one:1/v1, http://two:2/v1",
+            "judge",
+            "base_url",
+            ("http://one:1/v1", "http://two:2/v1"),
+        ),
+        ("judge.base_url=[https://one/v1]", "judge", "base_url", ("https://one/v1",)),
     ],
 )
 def test_a_value_is_yaml(assignment: str, section: str, key: str, value: object) -> None:
@@ -79,11 +88,23 @@ def test_a_setting_three_levels_down() -> None:
         ("clean.language", "--set takes section.key=value, not 'clean.language'"),
         ("=3", "--set takes section.key=value, not '=3'"),
         ("clean.language={a", "--set clean.language={a: the value is not YAML"),
+        ("judge.kind=llm", "judge: kind llm needs judge.model, the name of the model"),
+        ("judge.base_url=ftp://one", "judge.base_url: must be addresses such as http://127.0.0.1:8000/v1"),
+        ("judge.spending_limit=3", "judge: spending_limit needs a price"),
     ],
 )
 def test_a_wrong_assignment_is_named(assignment: str, message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
         load_settings(assignments=[assignment])
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:s3cr,et@host/v1", "ftp://me:s3cr,et@host", "http://host/v1?key=s3cr,et", "me:s3cr,et@://"]
+)
+def test_an_address_with_a_password_or_a_key_is_refused_unseen(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"judge\.base_url: must") as caught:
+        load_settings(assignments=["judge.kind=llm", "judge.model=m", f"judge.base_url=['{url}']"])
+    assert "s3cr" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
