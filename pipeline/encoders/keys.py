@@ -76,6 +76,18 @@ class KeyIndex:
     def __len__(self) -> int:
         return len(self._high)
 
+    def keys(self) -> Keys:
+        """The list again, in its order."""
+        listed = np.empty((len(self), 2), dtype=np.uint64)
+        listed[self._places, 0], listed[self._places, 1] = self._high, self._low
+        return listed
+
+    def repeats(self) -> NDArray[np.int64]:
+        """Places of keys that stand earlier in the list too, ascending."""
+        same = np.flatnonzero(self._high[1:] == self._high[:-1]) + 1
+        places = self._places[same].astype(np.int64)
+        return np.sort(places[self.find(np.stack([self._high[same], self._low[same]], axis=1)) < places])
+
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """Each key's place in the list, -1 where it has none."""
         found = np.full(len(keys), -1, dtype=np.int64)

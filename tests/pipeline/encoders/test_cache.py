@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,12 +14,13 @@ import pytest
 from hash_encoder import content_hash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from pipeline.encoders import append, cache
 from pipeline.encoders.cache import EmbeddingCache
 from pipeline.encoders.keys import KeyIndex, KeySet, hash_of, keys_of, to_bytes
 from pipeline.errors import ArtifactError
+
+pytest_plugins = ["s3_server"]
 
 ENCODER = "model@1 query:'a/b'"
 
@@ -273,31 +272,11 @@ def test_no_root_is_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.M
     assert EmbeddingCache(None, "float32").store.url == str((tmp_path / "darklode").resolve())
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        monkeypatch.setattr(cache, "default_root", lambda: str(tmp_path / "home"))
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/vectors")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield "s3://vectors/some/prefix"
-    finally:
-        moto.stop()
-
-
 @pytest.mark.server
-def test_a_bucket_is_a_root_and_its_shards_are_fetched_once(bucket: str, tmp_path: Path) -> None:
+def test_a_bucket_is_a_root_and_its_shards_are_fetched_once(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "default_root", lambda: str(tmp_path / "home"))
     kept = EmbeddingCache(bucket, "float32")
     kept.append(ENCODER, hashes(1, 2), vectors(1, 2))
     kept.append(ENCODER, hashes(3), vectors(3))
@@ -313,3 +292,13 @@ def test_a_bucket_is_a_root_and_its_shards_are_fetched_once(bucket: str, tmp_pat
     assert kept.prune() > 0
     assert not list((tmp_path / "home").rglob("*.vectors"))
     assert kept.usage().num_rows == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=40))
+def test_an_index_knows_its_keys_and_those_that_come_again(numbers: list[int]) -> None:
+    keys = np.array([[number % 3, number] for number in numbers], dtype=np.uint64).reshape(-1, 2)
+    index = KeyIndex(keys)
+    np.testing.assert_array_equal(index.keys(), keys)
+    again = [place for place, number in enumerate(numbers) if number in numbers[:place]]
+    assert index.repeats().tolist() == again

@@ -1,0 +1,161 @@
+"""The ledger's files: verdicts as Parquet, checked when they are written and again when they are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.artifacts.store import Store
+from pipeline.encoders.keys import Keys, keys_of
+from pipeline.judges.port import REPLIES
+
+ENDING = ".parquet"
+
+_NAMED = ("query_hash", "chunk_hash", "written_at")
+PART = pa.schema(
+    [
+        pa.field("query_hash", pa.string(), nullable=False),
+        pa.field("chunk_hash", pa.string(), nullable=False),
+        pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False),
+        *REPLIES,
+    ]
+)
+"""A verdict in the ledger; `written_at` stays as it was when parts are merged, and decides which verdict stands."""
+
+_GROUP_ROWS = 1 << 13
+"""Rows that are read together: a look-up wants some hundred neighbours."""
+_LAST = np.int64(2**63 - 1)
+
+
+class Damaged(Exception):
+    """A part that cannot be trusted: torn, or not the ledger's."""
+
+
+def verdict_rows(pairs: pa.Table, replies: pa.Table, written_at: int) -> pa.Table:
+    """Rows of `PART`, written at a time in nanoseconds since 1970.
+
+    Raises:
+        ValueError: the replies have other rows than `REPLIES` or than the pairs, a hash has another form, or a null
+            label comes without an error.
+    """
+    if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
+        raise ValueError(f"{replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
+    if _silent(replies):
+        raise ValueError("a reply without a label must say why in `error`")
+    pair_keys(pairs)
+    time = pa.repeat(pa.scalar(written_at, PART.field("written_at").type), pairs.num_rows)
+    said = [replies[name] for name in REPLIES.names]
+    return pa.table([pairs["query_hash"], pairs["chunk_hash"], time, *said], schema=PART)
+
+
+def pair_keys(pairs: pa.Table) -> Keys:
+    """One key for each pair's two hashes, shape (n_pairs, 2).
+
+    Both hashes are SHA-256, so that different pairs share a key as rarely as different texts share a hash.
+
+    Raises:
+        ValueError: a hash is not 32 hex digits.
+    """
+    # An odd factor keeps every bit of the query's hash, and (a, b) apart from (b, a).
+    return np.asarray(keys_of(pairs["query_hash"]) * np.uint64(0x9E3779B97F4A7C15) ^ keys_of(pairs["chunk_hash"]))
+
+
+def precedence(rows: pa.Table) -> NDArray[np.int64]:
+    """Which of several verdicts on one pair stands: the largest. Labels above nulls; early labels, late nulls first."""
+    written = rows["written_at"].cast(pa.int64()).to_numpy()
+    labelled = pc.is_valid(rows["relevant"]).to_numpy()
+    return np.asarray(np.where(labelled, _LAST - written, written - _LAST))
+
+
+def encode(rows: pa.Table, judge_id: str) -> bytes:
+    """A part's bytes: rows of `PART`, with the judge's id and checksums."""
+    sink = pa.BufferOutputStream()
+    marked = rows.combine_chunks().replace_schema_metadata({"judge_id": judge_id})
+    pq.write_table(marked, sink, compression="zstd", row_group_size=_GROUP_ROWS, write_page_checksum=True)
+    return bytes(sink.getvalue())
+
+
+class VerdictPart:
+    """A part opened for reading.
+
+    Fields that a version of Darklode before or after this one did not know are null or left out.
+
+    Raises:
+        Damaged: it is torn, or holds something else than this judge's verdicts.
+        FileNotFoundError: it was merged into another part, or pruned.
+    """
+
+    def __init__(self, store: Store, name: str, judge_id: str) -> None:
+        try:
+            source = store.filesystem.open_input_file(store.path(name))
+            self._file = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(_first_line(error)) from error
+        schema = self._file.schema_arrow
+        if (schema.metadata or {}).get(b"judge_id") != judge_id.encode():
+            raise Damaged("it holds no verdicts of this judge")
+        wrong = [field.name for field in PART if not _fits(schema, field)]
+        if wrong:
+            raise Damaged(f"its columns {', '.join(wrong)} are not a verdict's")
+
+    def read(self, columns: list[str], rows: NDArray[np.int64] | None = None) -> pa.Table:
+        """Columns of `PART` at `rows`, in that order; all rows where none are named.
+
+        Raises:
+            Damaged: the content is torn.
+        """
+        groups, local = self._groups(rows)
+        known = [name for name in columns if name in self._file.schema_arrow.names]
+        try:
+            found = self._file.read_row_groups(groups, known)
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(_first_line(error)) from error
+        found = found if local is None else found.take(pa.array(local))
+        arrays = [found[name] if name in known else pa.nulls(len(found), PART.field(name).type) for name in columns]
+        return pa.table(arrays, schema=pa.schema([PART.field(name) for name in columns]))
+
+    def basis(self) -> tuple[Keys, NDArray[np.int64]]:
+        """Every row's key and precedence.
+
+        Raises:
+            Damaged: the content is torn, a hash has another form, or a null label comes without an error.
+        """
+        rows = self.read([*_NAMED, "relevant", "error"])
+        if _silent(rows):
+            raise Damaged("a null label without an error")
+        try:
+            return pair_keys(rows), precedence(rows)
+        except ValueError as error:
+            raise Damaged(str(error)) from error
+
+    def _groups(self, rows: NDArray[np.int64] | None) -> tuple[list[int], NDArray[np.int64] | None]:
+        """The row groups that hold rows, and where the rows stand among those of the groups."""
+        meta = self._file.metadata
+        if rows is None:
+            return list(range(meta.num_row_groups)), None
+        sizes = np.array([meta.row_group(number).num_rows for number in range(meta.num_row_groups)])
+        starts = np.cumsum(sizes) - sizes
+        group = np.searchsorted(starts, rows, side="right") - 1
+        wanted, at = np.unique(group, return_inverse=True)
+        shifted = np.cumsum(sizes[wanted]) - sizes[wanted]
+        return wanted.tolist(), rows - starts[group] + shifted[at]
+
+
+def _silent(rows: pa.Table) -> bool:
+    return bool(pc.any(pc.and_(pc.is_null(rows["relevant"]), pc.is_null(rows["error"]))).as_py())
+
+
+def _fits(schema: pa.Schema, field: pa.Field) -> bool:
+    place = schema.get_field_index(field.name)
+    if place < 0:
+        return field.nullable and field.name not in ("relevant", "error")
+    return bool(schema.field(place).type == field.type)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
