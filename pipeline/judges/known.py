@@ -20,7 +20,7 @@ from pipeline.judges.port import REPLIES
 from pipeline.judges.verdict_parts import ENDING, Damaged, VerdictPart, pair_keys
 
 _LOOKS = 20
-_READERS = 16
+_READERS = 8
 _PART = 1 << 32
 """A place is the part's number times this, and the row in it."""
 _Ints = NDArray[np.int64]
@@ -60,8 +60,9 @@ class Known:
             fresh = sorted(name for name in names if name not in self._numbers and name not in self._damaged)
             with ThreadPoolExecutor(_READERS) as readers:
                 found = dict(zip(fresh, readers.map(self._load, fresh), strict=True))
-            self._add({name: basis for name, basis in found.items() if basis})
-            if all(basis or name in self._damaged for name, basis in found.items()):
+            gone = [name for name, basis in found.items() if not basis and name not in self._damaged]
+            self._add({name: found.pop(name) for name in fresh})
+            if not gone:
                 return
         raise self._restless()
 
@@ -115,17 +116,19 @@ class Known:
             self._damaged[name] = str(error)
             return None
 
-    def _add(self, found: dict[str, _Found]) -> None:
-        if not found:
+    def _add(self, found: dict[str, _Found | None]) -> None:
+        whole = [(name, *basis) for name, basis in found.items() if basis]
+        found.clear()  # memory: what follows copies it
+        if not whole:
             return
-        places = []
-        for name, (keys, _) in found.items():
-            places.append(np.arange(len(keys)) + len(self._names) * _PART)
-            self._numbers[name] = len(self._names)
-            self._names.append(name)
-        keys = np.concatenate([keys for keys, _ in found.values()])
-        order = np.concatenate([order for _, order in found.values()])
-        self._levels.add(Level.of(keys, order, np.concatenate(places)))
+        first = len(self._names)
+        self._names += [name for name, _, _ in whole]
+        self._numbers |= {name: first + number for number, (name, _, _) in enumerate(whole)}
+        sizes = [len(keys) for _, keys, _ in whole]
+        keys, order = np.concatenate([keys for _, keys, _ in whole]), np.concatenate([order for _, _, order in whole])
+        whole.clear()
+        places = np.concatenate([np.arange(size) + (first + number) * _PART for number, size in enumerate(sizes)])
+        self._levels.add(Level.of(keys, order, places))
 
     def _by_part(self, places: _Ints) -> Iterator[tuple[str, _Ints, _Ints]]:
         """For each part that places lie in: its name, which of the places, and their rows in it, ascending."""

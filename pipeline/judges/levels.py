@@ -31,8 +31,9 @@ class Level:
     @classmethod
     def of(cls, keys: Keys, precedence: _Ints, places: _Ints) -> Level:
         """The verdicts that stand; of equals the first."""
-        order = np.argsort(-precedence, kind="stable")
-        keys, precedence, places = keys[order], precedence[order], places[order]
+        if (precedence[1:] > precedence[:-1]).any():
+            order = np.argsort(-precedence, kind="stable")
+            keys, precedence, places = keys[order], precedence[order], places[order]
         index = KeyIndex(keys)
         repeats = index.repeats()
         if len(repeats):

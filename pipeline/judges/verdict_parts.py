@@ -27,6 +27,7 @@ PART = pa.schema(
 
 _GROUP_ROWS = 1 << 13
 """Rows that are read together: a look-up wants some hundred neighbours."""
+_GROUPS_AT_ONCE = 8
 _LAST = np.int64(2**63 - 1)
 
 
@@ -109,15 +110,14 @@ class VerdictPart:
         Raises:
             Damaged: the content is torn.
         """
-        groups, local = self._groups(rows)
-        known = [name for name in columns if name in self._file.schema_arrow.names]
-        try:
-            found = self._file.read_row_groups(groups, known)
-        except (pa.ArrowException, OSError) as error:
-            raise Damaged(_first_line(error)) from error
-        found = found if local is None else found.take(pa.array(local))
-        arrays = [found[name] if name in known else pa.nulls(len(found), PART.field(name).type) for name in columns]
-        return pa.table(arrays, schema=pa.schema([PART.field(name) for name in columns]))
+        sizes = np.array([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
+        if rows is None:
+            return self._groups(list(range(len(sizes))), columns)
+        starts = np.cumsum(sizes) - sizes
+        group = np.searchsorted(starts, rows, side="right") - 1
+        wanted, at = np.unique(group, return_inverse=True)
+        shifted = np.cumsum(sizes[wanted]) - sizes[wanted]
+        return self._groups(wanted.tolist(), columns).take(pa.array(rows - starts[group] + shifted[at]))
 
     def basis(self) -> tuple[Keys, NDArray[np.int64]]:
         """Every row's key and precedence.
@@ -125,25 +125,28 @@ class VerdictPart:
         Raises:
             Damaged: the content is torn, a hash has another form, or a null label comes without an error.
         """
-        rows = self.read([*_NAMED, "relevant", "error"])
-        if _silent(rows):
-            raise Damaged("a null label without an error")
-        try:
-            return pair_keys(rows), precedence(rows)
-        except ValueError as error:
-            raise Damaged(str(error)) from error
+        keys, order = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=np.int64)]
+        numbers = list(range(self._file.num_row_groups))
+        for start in range(0, len(numbers), _GROUPS_AT_ONCE):
+            rows = self._groups(numbers[start : start + _GROUPS_AT_ONCE], [*_NAMED, "relevant", "error"])
+            if _silent(rows):
+                raise Damaged("a null label without an error")
+            try:
+                keys.append(pair_keys(rows))
+            except ValueError as error:
+                raise Damaged(str(error)) from error
+            order.append(precedence(rows))
+        return np.concatenate(keys), np.concatenate(order)
 
-    def _groups(self, rows: NDArray[np.int64] | None) -> tuple[list[int], NDArray[np.int64] | None]:
-        """The row groups that hold rows, and where the rows stand among those of the groups."""
-        meta = self._file.metadata
-        if rows is None:
-            return list(range(meta.num_row_groups)), None
-        sizes = np.array([meta.row_group(number).num_rows for number in range(meta.num_row_groups)])
-        starts = np.cumsum(sizes) - sizes
-        group = np.searchsorted(starts, rows, side="right") - 1
-        wanted, at = np.unique(group, return_inverse=True)
-        shifted = np.cumsum(sizes[wanted]) - sizes[wanted]
-        return wanted.tolist(), rows - starts[group] + shifted[at]
+    def _groups(self, numbers: list[int], columns: list[str]) -> pa.Table:
+        """Columns of `PART` in some row groups; those that the part does not have are null."""
+        known = [name for name in columns if name in self._file.schema_arrow.names]
+        try:
+            found = self._file.read_row_groups(numbers, known)
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(_first_line(error)) from error
+        arrays = [found[name] if name in known else pa.nulls(len(found), PART.field(name).type) for name in columns]
+        return pa.table(arrays, schema=pa.schema([PART.field(name) for name in columns]))
 
 
 def _silent(rows: pa.Table) -> bool:
