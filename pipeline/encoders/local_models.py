@@ -20,6 +20,7 @@ _FILES = "files-"
 _SMALL = 16 * 2**20
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 * 2**10
+_LOADED_AS = ("AutoModel", "AutoModelForSequenceClassification")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
@@ -59,8 +60,13 @@ def repository(model: str) -> str:
 def own_code(folder: Path) -> str | None:
     """The class in the model's own code that its configuration asks for, if any."""
     classes = _json(folder / "config.json").get("auto_map", {})
-    found = classes.get("AutoModel") if isinstance(classes, dict) else None
-    return str(found) if found else None
+    found = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
+    return str(found[0]) if found else None
+
+
+def architectures(folder: Path) -> list[str]:
+    """The classes that its configuration says the weights are of."""
+    return [str(name) for name in _json(folder / "config.json").get("architectures") or []]
 
 
 def declares_end_token(folder: Path) -> bool:

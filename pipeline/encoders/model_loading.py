@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.encoders.local_models import INSTALL, LocalModel, declares_end_token, locate, own_code, repository
+from pipeline.encoders.local_models import (
+    COMMIT,
+    INSTALL,
+    LocalModel,
+    declares_end_token,
+    locate,
+    own_code,
+    repository,
+)
 from pipeline.errors import MissingPart, SettingsError
 from schemas.settings import SentenceTransformersEncoder as Settings
 
@@ -21,18 +30,44 @@ def load_model(settings: Settings, device: str) -> SentenceTransformer:
         MissingPart: sentence-transformers or the model is missing, or the model relies on code of its own.
         SettingsError: more tokens than the model has positions.
     """
+    loaded: SentenceTransformer = open_model(settings, device, "SentenceTransformer")
     model = locate(settings)
-    _refuse_own_code(settings, model)
-    loaded = _open_local(settings, device, model) if model else None
-    if loaded is None:
-        loaded = _open(settings, device, repository(settings.model), local=False)
-        model = locate(settings)
-        _refuse_own_code(settings, model)
     if model and declares_end_token(model.folder):
         _append_end_token(loaded, settings)
     loaded.default_prompt_name = None
+    return loaded
+
+
+def open_model(settings: Settings, device: str, kind: Literal["SentenceTransformer", "CrossEncoder"]) -> Any:
+    """A model of sentence-transformers, with the precision and length of the settings.
+
+    Raises:
+        MissingPart: as for `load_model`.
+        SettingsError: as for `load_model`.
+    """
+    model = locate(settings)
+    _refuse_own_code(settings, model)
+    loaded = _open_local(settings, device, model, kind) if model else None
+    if loaded is None:
+        loaded = _open(settings, device, repository(settings.model), kind)
+        _refuse_own_code(settings, locate(settings))
     _limit(loaded, settings)
     return loaded
+
+
+def versioned_name(settings: Settings) -> str:
+    """`name@revision`, from files alone: the hub's commit, or a hash over a local folder's files.
+
+    Raises:
+        MissingPart: the model is not here yet, so that its revision is not known.
+    """
+    model = locate(settings)
+    name = model.folder.resolve().name if model and model.is_own else repository(settings.model)
+    revision = model.revision if model else settings.revision
+    if revision is None or (model is None and not COMMIT.fullmatch(revision)):
+        hint = fetch_hint(settings)
+        raise MissingPart(f"model {name} is not in the local cache, so that its revision is not known: {hint}")
+    return f"{name}@{revision}"
 
 
 def devices(device: str) -> list[str]:
@@ -62,27 +97,24 @@ def fetch_hint(settings: Settings) -> str:
     )
 
 
-def _open_local(settings: Settings, device: str, model: LocalModel) -> SentenceTransformer | None:
+def _open_local(settings: Settings, device: str, model: LocalModel, kind: str) -> Any:
     try:
-        return _open(settings, device, str(model.folder), local=True)
+        return _open(settings, device, str(model.folder), kind, local=True)
     except MissingPart:
         if model.is_own:
             raise
         return None  # the cache holds a part of the model only
 
 
-def _open(settings: Settings, device: str, name: str, *, local: bool) -> SentenceTransformer:
+def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool = False) -> Any:
     try:
-        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 (an optional package, and heavy)
+        opened = getattr(import_module("sentence_transformers"), kind)
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}
     try:
-        loaded: SentenceTransformer = SentenceTransformer(
-            name, device=device, revision=revision, local_files_only=local, model_kwargs=options
-        )
-        return loaded
+        return opened(name, device=device, revision=revision, local_files_only=local, model_kwargs=options)
     except (OSError, ValueError, ImportError, KeyError) as error:
         reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
         if local:
@@ -91,7 +123,7 @@ def _open(settings: Settings, device: str, name: str, *, local: bool) -> Sentenc
         raise MissingPart(f"model {settings.model} cannot be had from the hub ({reason}): {hint}") from None
 
 
-def _limit(model: SentenceTransformer, settings: Settings) -> None:
+def _limit(model: Any, settings: Settings) -> None:
     if not settings.max_tokens:
         return
     config = getattr(getattr(model[0], "auto_model", None), "config", None)

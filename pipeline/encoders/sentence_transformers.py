@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoders.identity import identity, short_hash
-from pipeline.encoders.local_models import COMMIT, locate, repository
-from pipeline.encoders.model_loading import devices, fetch_hint, load_model
-from pipeline.errors import DarklodeError, MissingPart, SettingsError
+from pipeline.encoders.model_loading import devices, load_model, versioned_name
+from pipeline.errors import DarklodeError, SettingsError
 from schemas.settings import SentenceTransformersEncoder as Settings
 
 
@@ -24,15 +23,9 @@ def sentence_transformers_id(settings: Settings) -> str:
     Raises:
         MissingPart: the model is not here yet, so that its revision is not known; `load_encoder` fetches it.
     """
-    model = locate(settings)
-    name = model.folder.resolve().name if model and model.is_own else repository(settings.model)
-    revision = model.revision if model else settings.revision
-    if revision is None or (model is None and not COMMIT.fullmatch(revision)):
-        hint = fetch_hint(settings)
-        raise MissingPart(f"model {name} is not in the local cache, so that its revision is not known: {hint}")
     return identity(
         settings.kind,
-        f"{name}@{revision}",
+        versioned_name(settings),
         prompts=short_hash(settings.query_prompt, settings.document_prompt),
         tokens=settings.max_tokens or "all",
         dimensions=settings.dimensions or "all",
