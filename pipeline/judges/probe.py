@@ -1,0 +1,81 @@
+"""What a server obeys, found out by asking it: one that does not know a parameter may ignore it in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from pipeline.endpoint import Transient
+from pipeline.errors import DarklodeError
+from pipeline.judges.asking import Asking
+from pipeline.judges.calls import Refused
+from pipeline.judges.forms import Form
+from pipeline.judges.prompt import Asked, Prompt
+from pipeline.judges.reading import Reading, read
+from schemas.settings import JudgeSettings
+
+_ELSEWHERE = "Describe the sea in one sentence."
+"""A task whose answer is no label, unless the server holds the model to the labels."""
+
+_TRIES = 3
+
+Complete = Callable[[bytes], Awaitable[Mapping[str, Any]]]
+"""Sends a body and gives the completion; raises Transient, Refused or DarklodeError."""
+
+
+async def probe(settings: JudgeSettings, prompt: Prompt, complete: Complete) -> Asking:
+    """The strictest form that the server obeys, checked with a pair of the prompt.
+
+    Raises:
+        Transient: the server cannot be asked now.
+        DarklodeError: it obeys no form, or answers the prompt with no label.
+    """
+    said = ""
+    for form in _forms(settings):
+        asking = Asking(settings, prompt, form)
+        try:
+            if form.mode == "text" or await _obeys(asking, complete):
+                reading = await _rehearse(asking, complete)
+                if reading.readable and form.logprobs == ("probability" in reading.said):
+                    return asking
+                said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
+        except Refused as error:
+            said = f"it refused, {error}"
+        except Transient as error:
+            if not error.reason.startswith("answered 50"):
+                raise
+            said = f"it {error.reason}"  # some servers fail on what they do not know
+    raise DarklodeError(
+        f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {said}. Try "
+        "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
+    )
+
+
+def _forms(settings: JudgeSettings) -> Iterator[Form]:
+    """From the strictest to the loosest, log-probabilities first."""
+    modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
+    for mode in modes:
+        if mode != "choice" or not settings.rationale:
+            for logprobs in (True, False):
+                yield Form(mode, logprobs, settings.rationale)
+
+
+async def _obeys(asking: Asking, complete: Complete) -> bool:
+    """Whether a reply has the form even where nothing but the parameters asks for it."""
+    body = json.loads(asking.body(""))
+    body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
+    return read(await complete(json.dumps(body).encode()), asking.form, asking.prompt).readable
+
+
+async def _rehearse(asking: Asking, complete: Complete) -> Reading:
+    """The model's answer to one of the prompt's own examples."""
+    one = asking.prompt.examples[0] if asking.prompt.examples else None
+    pair = Asked(one.query, one.title, one.heading, one.chunk) if one else Asked("weather", None, None, "It rains.")
+    user, _ = asking.shown(pair, asking.settings.max_chunk_tokens)
+    reading = read(await complete(asking.body(user)), asking.form, asking.prompt)
+    for _ in range(_TRIES - 1):
+        if not reading.readable:
+            again = asking.body_again(user, reading.said.get("raw_reply"))
+            reading = read(await complete(again), asking.form, asking.prompt)
+    return reading
