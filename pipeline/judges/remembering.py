@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +18,6 @@ from pipeline.judges.verdict_parts import pair_keys
 
 FLUSH_SECONDS = 0.5
 """A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
-FLUSH_ROWS = 1 << 13
 COMPACT_PARTS = 256
 """As many parts make the judge merge them before it goes on."""
 
@@ -90,62 +87,40 @@ class Remembered:
         return np.delete(rows, KeyIndex(pair_keys(pairs.take(pa.array(rows)))).repeats())
 
     async def _ask(self, pairs: pa.Table) -> None:
-        keeper = _Keeper(self._ledger, self.judge_id, pairs)
-        replies = self._asker.ask(pairs)
-        coming = asyncio.create_task(_next(replies))
+        held = _Held(pairs.select(["query_hash", "chunk_hash"]))
+        taking = asyncio.create_task(held.take(self._asker.ask(pairs)))
         try:
-            while True:
-                await asyncio.wait({coming}, timeout=keeper.seconds_left)
-                if coming.done():
-                    if (answered := coming.result()) is None:
-                        return
-                    keeper.hold(answered)
-                    coming = asyncio.create_task(_next(replies))
-                if keeper.seconds_left == 0:
-                    await asyncio.to_thread(keeper.flush)
+            while not taking.done():
+                await asyncio.wait({taking}, timeout=FLUSH_SECONDS)
+                if held:
+                    await asyncio.to_thread(self._ledger.append, self.judge_id, *held.release())
+            await taking
         finally:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                if last := await coming:
-                    keeper.hold(last)
-            if isinstance(replies, AsyncGenerator):
-                await replies.aclose()
-            self.asked += keeper.replies
-            keeper.flush()
+            taking.cancel()
+            await asyncio.wait({taking})
+            self.asked += held.replies
+            if held:
+                self._ledger.append(self.judge_id, *held.release())
 
 
-async def _next(replies: AsyncIterator[Answered]) -> Answered | None:
-    return await anext(replies, None)
-
-
-class _Keeper:
+class _Held:
     """Replies on their way into the ledger."""
 
-    def __init__(self, ledger: Ledger, judge_id: str, pairs: pa.Table) -> None:
-        self._ledger, self._judge_id = ledger, judge_id
-        self._hashes = pairs.select(["query_hash", "chunk_hash"])
-        self._held: list[Answered] = []
-        self._rows = 0
-        self._since = 0.0
+    def __init__(self, hashes: pa.Table) -> None:
+        self._hashes = hashes
+        self._waiting: list[Answered] = []
         self.replies = 0
 
-    def hold(self, answered: Answered) -> None:
-        self._since = self._since if self._held else time.monotonic()
-        self._held.append(answered)
-        self._rows += len(answered.rows)
-        self.replies += len(answered.rows)
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Until a flush is due; None where nothing is held."""
-        if not self._held:
-            return None
-        return 0.0 if self._rows >= FLUSH_ROWS else max(0.0, self._since + FLUSH_SECONDS - time.monotonic())
+    async def take(self, replies: AsyncIterator[Answered]) -> None:
+        async for answered in replies:
+            self._waiting.append(answered)
+            self.replies += len(answered.rows)
 
-    def flush(self) -> None:
-        """Write what is held."""
-        held, self._held, self._rows = self._held, [], 0
-        if held:
-            rows = pa.array(np.concatenate([answered.rows for answered in held]))
-            replies = pa.concat_tables([answered.replies for answered in held])
-            self._ledger.append(self._judge_id, self._hashes.take(rows), replies)
+    def release(self) -> tuple[pa.Table, pa.Table]:
+        """The hashes and the replies that wait."""
+        waiting, self._waiting = self._waiting, []
+        rows = pa.array(np.concatenate([answered.rows for answered in waiting]))
+        return self._hashes.take(rows), pa.concat_tables([answered.replies for answered in waiting])

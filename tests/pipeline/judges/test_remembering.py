@@ -61,7 +61,7 @@ def test_every_pair_is_asked_once_and_answered_in_order(
     judge = Remembered(asker, kept)
     with pytest.MonkeyPatch.context() as patch:
         if flush:
-            patch.setattr(remembering, "FLUSH_ROWS", 1)
+            patch.setattr(remembering, "FLUSH_SECONDS", 0.0)
         for ids in batches:
             assert judged(judge, pairs(*ids)) == expected(pairs(*ids))
     every = [pair for ids in batches for pair in ids]
@@ -178,7 +178,7 @@ def test_of_two_that_asked_at_once_both_say_what_the_ledger_says(kept: Ledger) -
 
 
 def test_many_small_parts_are_merged_on_the_way(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "FLUSH_ROWS", 1)
+    monkeypatch.setattr(remembering, "FLUSH_SECONDS", 0.0)
     monkeypatch.setattr(remembering, "COMPACT_PARTS", 6)
     judge = Remembered(ScriptedAsker(at_once=1), kept)
     for query in range(8):
