@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,8 @@ VERSION = 1
 """Of everything here that decides what a model reads, and of how its reply is read."""
 
 _LONGEST_ECHO = 500
+_MOST_TOKENS_PER_CHARACTER = 4
+"""By the estimate that cuts; so a short chunk needs none."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,10 @@ class Asking:
 
     def shown(self, pair: Asked, max_tokens: int) -> tuple[str, bool]:
         """The pair's user text, its chunk cut to an estimate of tokens, and whether it was cut."""
+        if len(pair.chunk) * _MOST_TOKENS_PER_CHARACTER < max_tokens:
+            return self.prompt.user_text(pair), False
         chunk = cut(pair.chunk, max_tokens)
-        whole = Asked(pair.query, pair.title, pair.heading, chunk)
-        return self.prompt.user_text(whole), len(chunk) < len(pair.chunk)
+        return self.prompt.user_text(replace(pair, chunk=chunk)), len(chunk) < len(pair.chunk)
 
     def body(self, user: str) -> bytes:
         """A call's body for a pair's user text."""

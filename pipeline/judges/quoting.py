@@ -22,4 +22,7 @@ def quoted(text: str) -> str:
     A blank is the smallest change after which `< |im_end|>` is eight plain tokens; a reader of code or HTML is not
     misled by it.
     """
-    return _OPENING.sub(r"\g<0> ", _UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    seen = _UNSEEN.sub("", text)
+    return _OPENING.sub(r"\g<0> ", seen) if "<" in seen or "[" in seen else seen

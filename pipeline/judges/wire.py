@@ -147,25 +147,31 @@ def _parse(data: bytes, *, ended: bool) -> tuple[Response, bool] | None:
         if ended or len(head) > _LONGEST >> 8 or not (head.startswith(b"HTTP/") or b"HTTP/".startswith(head[:5])):
             raise ValueError("no HTTP")
         return None
-    first, *lines = head.decode("latin-1").split("\r\n")
-    version, status = first.split(" ", 2)[:2]
-    if not version.startswith("HTTP/1."):
+    if not head.startswith(b"HTTP/1."):
         raise ValueError("no HTTP/1")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    content, last = _content(rest, headers, ended=ended)
+    status = int(head[9:12])
+    lines = head.lower().split(b"\r\n")
+    content, last = _content(rest, lines, ended=ended)
     if content is None:
         return None
-    last = last or version == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
-    return Response(int(status), headers.get("retry-after"), content), last
+    last = last or head.startswith(b"HTTP/1.0") or _header(lines, b"connection") == "close"
+    return Response(status, _header(lines, b"retry-after"), content), last
 
 
-def _content(rest: bytes, headers: Mapping[str, str], *, ended: bool) -> tuple[bytes | None, bool]:
+def _header(lines: list[bytes], name: bytes) -> str | None:
+    """A header's value, in lower case; None if there is none."""
+    for line in lines:
+        if line.startswith(name + b":"):
+            return line[len(name) + 1 :].strip().decode("latin-1")
+    return None
+
+
+def _content(rest: bytes, lines: list[bytes], *, ended: bool) -> tuple[bytes | None, bool]:
     """A body, None while it is not whole, and whether only the connection's end ends it."""
-    if "chunked" in headers.get("transfer-encoding", "").lower():
+    if length := _header(lines, b"content-length"):
+        return (rest[: int(length)] if len(rest) >= int(length) else None), False
+    if "chunked" in (_header(lines, b"transfer-encoding") or ""):
         return _joined(rest), False
-    if "content-length" in headers:
-        length = int(headers["content-length"])
-        return (rest[:length] if len(rest) >= length else None), False
     return (rest if ended else None), True
 
 
