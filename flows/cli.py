@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import interrupt
+from flows import interrupt, judge_commands
 from flows.config import DEFAULT_PRESET, load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -35,6 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(judge_commands.app)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
 SetOption = Annotated[

@@ -25,8 +25,8 @@ def judge(
     """Write a verdict for every pair of the pool, and a relevance for every verdict that could be read.
 
     One unit per block of queries: a killed run goes on with the next block, and a block whose pairs did not change is
-    not judged again as long as `judge_id` stands. Relevance is the judge's grade where it gives one, else 1 or 0; a
-    verdict that is null has none.
+    not judged again as long as `judge_id` stands. A relevant pair's relevance is the judge's grade, 1 where it gives
+    none; any other's is 0, whatever its grade; a verdict that is null has none.
 
     Args:
         tables: holds `queries`, `chunks` and `pool`.
@@ -39,6 +39,7 @@ def judge(
         ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
     """
     counts, judge_ids, total = Counter[str](), set(), tables.rows("pool")
+    noted = Counter[str]()
     with asyncio.Runner() as runner:  # one loop for all blocks, so that a judge can keep its connections
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
@@ -47,8 +48,9 @@ def judge(
             for pairs in pair_blocks(tables, chunks):
                 counts.update(_judge_block(output, asked, pairs, runner))
                 output.progress(counts.total(), total)
+            noted.update(getattr(asked, "facts", {}))
     _record(output, counts)
-    output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids)}
+    output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
 
 
 def _judge_block(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.Runner) -> dict[str, int]:
@@ -77,7 +79,8 @@ def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
 
 def _qrels(verdicts: pa.Table) -> pa.Table:
     read = verdicts.filter(pc.is_valid(verdicts["relevant"]))
-    relevance = pc.coalesce(read["grade"], read["relevant"].cast(pa.int32()))
+    grade = pc.max_element_wise(pc.coalesce(read["grade"], pa.scalar(1, pa.int32())), pa.scalar(1, pa.int32()))
+    relevance = pc.if_else(read["relevant"], grade, pa.scalar(0, pa.int32()))
     return QRELS.rows({name: read[name] for name in QRELS.key} | {"relevance": relevance})
 
 

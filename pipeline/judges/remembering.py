@@ -47,6 +47,11 @@ class Remembered:
         return self._asker.judge_id
 
     @property
+    def facts(self) -> dict[str, int]:
+        """`hits` and `asked`, for the stage's record."""
+        return {"hits": self.hits, "asked": self.asked}
+
+    @property
     def damaged(self) -> list[str]:
         """Parts of the ledger that were skipped because they cannot be trusted, each with the reason."""
         return self._known.damaged if self._known else []

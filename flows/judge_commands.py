@@ -1,0 +1,203 @@
+"""darklode judge: what judges said, what they are asked, and batch files for them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from flows.config import load_settings, merge, overrides, resolve
+from flows.console import console, printable, show
+from pipeline.artifacts import Run
+from pipeline.errors import ArtifactError, DarklodeError, SettingsError
+from schemas.settings import JudgeSettings, Settings
+
+if TYPE_CHECKING:
+    from pipeline.judges.asking import Asking
+
+_PROBE_SECONDS = 10.0
+
+app = typer.Typer(
+    name="judge", help="What judges said and cost, what they are asked, and batch files.", no_args_is_help=True
+)
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
+]
+
+
+@app.command()
+def stats(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Only this run's judges, with its hits and prices.")
+    ] = None,
+    prune: Annotated[
+        list[str] | None, typer.Option(metavar="JUDGE", help="Delete this judge's verdicts; `all` deletes all.")
+    ] = None,
+    assignments: SetOption = None,
+) -> None:
+    """Show the verdicts kept of each judge: labels, nulls, tokens, cost, size."""
+    from pipeline.judges.ledger import Ledger  # noqa: PLC0415 (heavy)
+
+    settings = _settings(run, assignments)
+    ledger = Ledger(settings.cache.root)
+    if prune:
+        console.print(f"{ledger.prune(None if 'all' in prune else prune):,} bytes freed")
+    facts = _facts(run)
+    rows = [row for row in ledger.usage().to_pylist() if not facts or row["judge_id"] in facts["judge_ids"]]
+    damaged = [place for row in rows for place in row.pop("damaged")]
+    for row in rows:
+        row["cost"] = _cost(row, settings.judge)
+    show(pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())}), "Verdicts kept")
+    if "hits" in facts:
+        console.print(f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}.")
+    for place in damaged:
+        console.print(f"[yellow]skipped, not to be trusted: {printable(place)}[/yellow]", soft_wrap=True)
+
+
+@app.command(epilog="Example: darklode judge prompt --show --query 'reset my password' --chunk 'Open Settings …'")
+def prompt(
+    shown: Annotated[bool, typer.Option("--show", help="Render it for a pair, as the model reads it.")] = False,
+    query: Annotated[
+        str | None, typer.Option(help="The pair's query; without one, the prompt's first example.")
+    ] = None,
+    chunk: Annotated[str, typer.Option(help="The pair's chunk.")] = "",
+    title: Annotated[str | None, typer.Option(help="Title of the chunk's document.")] = None,
+    heading: Annotated[str | None, typer.Option(help="Headings above the chunk.")] = None,
+    assignments: SetOption = None,
+) -> None:
+    """Show the judge's prompt: judge.prompt, judge.mode and judge.rationale say which."""
+    from pipeline.judges.asking import Asking  # noqa: PLC0415 (heavy)
+    from pipeline.judges.prompt import Asked, load_prompt  # noqa: PLC0415
+
+    settings = _settings(None, assignments).judge
+    asking = Asking(settings, load_prompt(settings.prompt), _strictest(settings))
+    found = asking.prompt
+    console.print(printable(f"{found.name}, version {found.head.version}, labels {', '.join(found.labels)}"))
+    if not shown:
+        return
+    example = found.examples[0] if query is None and found.examples else None
+    pair = (
+        Asked(example.query, example.title, example.heading, example.chunk)
+        if example
+        else Asked(query or "", title, heading, chunk)
+    )
+    user, _ = asking.shown(pair, settings.max_chunk_tokens)
+    for role, text in (("system", found.system_text(asking.form.answer(found))), ("user", user)):
+        console.print(f"\n[bold]{role}[/bold]")
+        console.print(printable(text), soft_wrap=True)
+
+
+@app.command(epilog="Then: vllm run-batch -i calls.jsonl -o answers.jsonl --model MODEL, or a hosted batch service")
+def export_batch(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, such as calls.jsonl.")],
+    assignments: SetOption = None,
+) -> None:
+    """Write the run's pairs that have no verdict yet as an OpenAI batch file."""
+    from pipeline.judges.batch import unjudged, write_batch  # noqa: PLC0415 (heavy)
+    from pipeline.judges.ledger import Ledger  # noqa: PLC0415
+
+    settings = _settings(run, assignments)
+    asking = _asking(settings.judge)
+    tables = Run(run).tables("queries", "chunks", "pool")
+    files = write_batch(unjudged(tables, Ledger(settings.cache.root), asking.judge_id), asking, file)
+    console.print(f"for {printable(asking.judge_id)}", soft_wrap=True)
+    for path, calls in files.items():
+        console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
+    if not files:
+        console.print("every pair of the run has a verdict")
+
+
+@app.command()
+def import_batch(
+    run: RunArgument,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Output files of the service, in any order.")],
+    assignments: SetOption = None,
+) -> None:
+    """Keep a batch's answers, so that the next `darklode build` with these settings finds them."""
+    from pipeline.judges.batch import read_batch, unjudged  # noqa: PLC0415 (heavy)
+    from pipeline.judges.ledger import Ledger  # noqa: PLC0415
+
+    settings = _settings(run, assignments)
+    asking, ledger = _asking(settings.judge), Ledger(settings.cache.root)
+    tables = Run(run).tables("queries", "chunks", "pool")
+    for path in files:
+        with path.open("rb") as lines:
+            counts = read_batch(lines, asking, ledger)
+        told = ", ".join(f"{counts[kind]:,} {what}" for kind, what in _LINES.items() if counts[kind])
+        console.print(printable(f"{path}: {told or 'nothing'}"), soft_wrap=True)
+    missing = sum(pairs.num_rows for pairs in unjudged(tables, ledger, asking.judge_id))
+    console.print(f"{missing:,} pairs of the run have no verdict of {printable(asking.judge_id)} yet", soft_wrap=True)
+
+
+_LINES = {
+    "verdict": "verdicts",
+    "null": "unreadable answers, kept as null",
+    "failed": "failed calls, to be asked again",
+    "another": "lines of another judge (were prompt, model or judge.mode changed since the export?)",
+    "broken": "lines that are no JSON",
+}
+
+
+def _settings(run: str | None, assignments: list[str] | None) -> Settings:
+    """The run's settings, or the defaults, with what the command line sets."""
+    if run is None:
+        return load_settings(assignments=assignments or [])
+    from flows.build_benchmark import recorded  # noqa: PLC0415 (loads Prefect)
+
+    _, _, settings = recorded(Run(run))
+    return resolve(merge(settings.model_dump(mode="json"), overrides(assignments or [])))
+
+
+def _facts(run: str | None) -> dict[str, Any]:
+    """What the run's last judging noted."""
+    if run is None:
+        return {}
+    from pipeline.judge import JUDGE  # noqa: PLC0415 (heavy)
+
+    manifest = Run(run).manifest(JUDGE)
+    if manifest is None:
+        raise ArtifactError(f"{run} has not been judged yet; run `darklode build` to the end")
+    return manifest.facts
+
+
+def _cost(row: dict[str, Any], prices: JudgeSettings) -> float | None:
+    if not prices.prompt_price_per_million + prices.completion_price_per_million:
+        return None
+    prompt, completion = row["prompt_tokens"], row["completion_tokens"]
+    spent = prompt * prices.prompt_price_per_million + completion * prices.completion_price_per_million
+    return float(spent / 1e6)
+
+
+def _asking(settings: JudgeSettings) -> "Asking":
+    """The judge as `darklode build` would ask it: the form is what the server obeys.
+
+    Where no server answers and judge.mode names one, its strictest form is taken, and said.
+    """
+    from pipeline.judges.asking import Asking  # noqa: PLC0415 (heavy)
+    from pipeline.judges.llm import LlmJudge  # noqa: PLC0415
+    from pipeline.judges.prompt import load_prompt  # noqa: PLC0415
+
+    if settings.kind != "llm":
+        raise SettingsError(f"batch files are for judge.kind llm, not {settings.kind}; add --set judge.kind=llm")
+    impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
+    try:
+        return Asking(settings, load_prompt(settings.prompt), LlmJudge(impatient).asking.form)
+    except SettingsError:
+        raise
+    except DarklodeError as error:
+        if settings.mode == "auto":
+            raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
+        form = _strictest(settings)
+        reason = printable(str(error))
+        console.print(f"[yellow]{reason}. The calls ask for {form} unchecked.[/yellow]", soft_wrap=True)
+        return Asking(settings, load_prompt(settings.prompt), form)
+
+
+def _strictest(settings: JudgeSettings) -> Any:
+    from pipeline.judges.forms import Form  # noqa: PLC0415 (heavy)
+
+    strictest = "json" if settings.rationale else "choice"
+    return Form(strictest if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)
