@@ -39,17 +39,20 @@ def judge(
         ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
     """
     counts, judge_ids, total = Counter[str](), set(), tables.rows("pool")
-    noted = Counter[str]()
+    judges: list[Judge] = []
     with asyncio.Runner() as runner:  # one loop for all blocks, so that a judge can keep its connections
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
             asked = judge_for(chunks)
             judge_ids.add(asked.judge_id)
+            judges += [asked] if asked not in judges else []  # one may serve several tenants
             for pairs in pair_blocks(tables, chunks):
                 counts.update(_judge_block(output, asked, pairs, runner))
                 output.progress(counts.total(), total)
-            noted.update(getattr(asked, "facts", {}))
     _record(output, counts)
+    noted = Counter[str]()
+    for one in judges:
+        noted.update(getattr(one, "facts", {}))
     output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
 
 
