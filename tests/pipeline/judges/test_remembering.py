@@ -12,19 +12,26 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import judge_tables
 import pyarrow as pa
 import pytest
+from hash_encoder import content_hash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_asker import ScriptedAsker, by_parity, pairs, replies
 from scripted_judge import UNREADABLE, Said
 
+from conftest import execute, put
+from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError
+from pipeline.judge import JUDGE
+from pipeline.judge import judge as stage
 from pipeline.judges import remembering
 from pipeline.judges.asker import Answered
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.port import REPLIES
 from pipeline.judges.remembering import Remembered
+from schemas.settings import JudgeSettings
 
 
 @pytest.fixture
@@ -204,6 +211,7 @@ KILLED = """
 import asyncio, sys, time
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.remembering import Remembered
+from schemas.settings import JudgeSettings
 from scripted_asker import ScriptedAsker, by_parity, pairs
 
 def script(pair):
@@ -240,3 +248,15 @@ def test_a_kill_costs_a_second_of_replies_at_most(tmp_path: Path) -> None:
     rows = pairs(*((1, chunk) for _, chunk in said))
     assert judged(Remembered(after, kept), rows) == expected(rows)
     assert len(after.asked) == len(lost)
+
+
+def test_the_stage_records_hits_and_calls_of_a_judge_of_all_tenants(kept: Ledger, run: Run) -> None:
+    hashes = {"content_hash": [content_hash("so"), content_hash("thus")]}
+    put(run, "queries", pa.concat_tables(judge_tables.queries(t, {"q1": "why"}) for t in "ab"))
+    put(run, "chunks", pa.concat_tables(judge_tables.chunks(t, {"c1": "so", "c2": "thus"}, **hashes) for t in "ab"))
+    put(run, "pool", pa.concat_tables(judge_tables.pool(t, [("q1", "c1"), ("q1", "c2")]) for t in "ab"))
+    judge = Remembered(ScriptedAsker(), kept)
+    manifest = execute(
+        run, JUDGE, lambda tables, output: stage(tables, output, JudgeSettings(), judge_for=lambda _: judge)
+    )
+    assert (manifest.facts["hits"], manifest.facts["asked"]) == (2, 2)
