@@ -65,7 +65,7 @@ def build_benchmark(
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     ingest, seed = settings.ingest, settings.seed
-    retrievers, judge_for = tools.retrievers(settings), tools.judge_for(settings.judge)
+    retrievers, judge_for = tools.retrievers(settings), tools.judge_for(settings)
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -98,7 +98,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
         Step(
             JUDGE,
-            plain(settings.judge),
+            tools.judge_identity(settings.judge),
             lambda tables, output: judge(tables, output, settings.judge, judge_for=judge_for),
         ),
         Step(

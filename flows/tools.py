@@ -1,14 +1,22 @@
 """From settings to the real parts behind the ports: retrievers and judges."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from flows.config import nearest
 from pipeline.corpora import TenantChunks
 from pipeline.errors import SettingsError
+from pipeline.judges.cross_encoder import CrossEncoderJudge
 from pipeline.judges.embedded import EmbeddedJudge
+from pipeline.judges.ledger import Ledger
+from pipeline.judges.llm import LlmJudge
 from pipeline.judges.port import Judge
+from pipeline.judges.prompt import load_prompt
+from pipeline.judges.remembering import Remembered
+from pipeline.judges.threshold import Thresholded
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.embedded import EMBEDDED
 from pipeline.retrievers.encoded import Encoded
@@ -16,6 +24,15 @@ from pipeline.retrievers.port import Retriever
 from pipeline.search import Factory
 from pipeline.terms import TermSpace
 from schemas.settings import Bm25Settings, JudgeSettings, Settings
+
+_LOG = logging.getLogger("darklode.judge")
+
+_DECISIVE = {
+    "embedded": set[str](),
+    "cross_encoder": {"model", "revision", "max_tokens"},
+    "llm": {"model", "revision", "mode", "rationale", "parameters", "max_chunk_tokens", "attempts"},
+}
+"""Settings besides kind and threshold that decide what a judge says."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +95,23 @@ def identities(factories: Mapping[str, Factory]) -> dict[str, Any]:
     return {name: getattr(factory, "identity", name) for name, factory in factories.items()}
 
 
-def judge_for(settings: JudgeSettings) -> Callable[[TenantChunks], Judge]:
-    """Builds the judge of one tenant's chunks."""
-    return lambda chunks: EmbeddedJudge(TermSpace(chunks.batches()), settings)
+def judge_for(settings: Settings) -> Callable[[TenantChunks], Judge]:
+    """Builds the judge of one tenant's chunks: one that is fitted on them, or one for all tenants, with its ledger."""
+    given = settings.judge
+    if given.kind == "embedded":
+        return lambda chunks: EmbeddedJudge(TermSpace(chunks.batches()), given)
+
+    @cache
+    def remembered() -> Judge:
+        ledger = Ledger(settings.cache.root)
+        if given.kind == "cross_encoder":
+            return Remembered(CrossEncoderJudge(given), ledger, given.attempts)
+        return Thresholded(Remembered(LlmJudge(given, _LOG.warning), ledger, given.attempts), given.threshold)
+
+    return lambda _chunks: remembered()
+
+
+def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
+    """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
+    given = settings.model_dump(mode="json", include={"kind", "threshold", *_DECISIVE[settings.kind]})
+    return given | ({"prompt": load_prompt(settings.prompt).digest} if settings.kind == "llm" else {})

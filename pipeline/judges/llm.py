@@ -18,13 +18,13 @@ from pipeline.judges.asking import Asking
 from pipeline.judges.budget import Budget
 from pipeline.judges.caller import Caller, backoff
 from pipeline.judges.cases import Cases, by_replica
+from pipeline.judges.clients import http_client
 from pipeline.judges.counters import Counters
 from pipeline.judges.pace import Pace
 from pipeline.judges.probe import probe
 from pipeline.judges.prompt import load_prompt
 from pipeline.judges.reading import Reading, answered
 from pipeline.judges.replicas import Replica, Replicas, pause
-from pipeline.judges.web import http_client
 from schemas.settings import JudgeSettings
 
 GATHER_SECONDS = 0.02

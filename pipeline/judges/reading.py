@@ -76,8 +76,8 @@ def _check(choice: Mapping[str, Any], content: object) -> None:
 
 def _shares(choice: Mapping[str, Any], label: str, form: Form, prompt: Prompt) -> dict[str, float]:
     """Probabilities of the labels; none where the server gave none."""
-    tokens = (choice.get("logprobs") or {}).get("content") if form.logprobs else None
-    if not tokens:
+    given = choice.get("logprobs")
+    if not form.logprobs or not isinstance(given, dict) or not (tokens := given.get("content")):
         return {}
     try:
         start = start_of(f'"{label}"', tokens) if form.mode == "json" or form.rationale else 0

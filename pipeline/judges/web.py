@@ -1,29 +1,13 @@
-"""The general HTTP client, for https and for proxies; and the choice between it and the quick one."""
+"""The general HTTP client, for https and for proxies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from pipeline.endpoint import Transient
-from pipeline.judges.http import Http, Response
-from pipeline.judges.wire import Wire
-
-
-def http_client(url: str, headers: Mapping[str, str], timeout: float) -> Http:
-    """A client for one address: the quick one in the clear, aiohttp for https or where a proxy is set.
-
-    Args:
-        url: every call goes there.
-        headers: sent with every call.
-        timeout: seconds for a whole call.
-    """
-    parts = urlsplit(url)
-    proxied = parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")
-    return Web(url, headers, timeout) if parts.scheme == "https" or proxied else Wire(url, headers, timeout)
+from pipeline.judges.http import Response
 
 
 class Web:

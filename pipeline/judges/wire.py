@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client for one server in the clear: three times as many calls per second as a general one.
 
 A judge's calls are all alike: POST, JSON, one origin, no redirects, no cookies, no compression. https and proxies are
-left to `web`.
+left to `web.Web`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _parse(data: bytes, *, ended: bool) -> tuple[Response, bool] | None:
     """
     head, found, rest = data.partition(b"\r\n\r\n")
     if not found:
-        if ended or len(head) > _LONGEST >> 8 or not (head.startswith(b"HTTP/") or b"HTTP/".startswith(head[:5])):
+        if len(head) > _LONGEST >> 8 or not (head.startswith(b"HTTP/") or b"HTTP/".startswith(head[:5])):
             raise ValueError("no HTTP")
         return None
     if not head.startswith(b"HTTP/1."):

@@ -14,7 +14,7 @@ from pipeline.terms import TermSpace
 from schemas.settings import JudgeSettings
 from tests.conftest import execute, put, read
 from tests.judge_tables import chunks, pool, queries
-from tests.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, ScriptedJudge, from_table
+from tests.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, Said, ScriptedJudge, from_table
 
 QUERY_IDS = [f"q{number:03}" for number in range(2 * QUERY_BLOCK + 2)]
 CHUNK_IDS = ["c0", "c1", "c2"]
@@ -64,6 +64,15 @@ def test_verdicts_and_qrels_are_written_in_order_of_query_and_chunk(run: Run) ->
     assert (verdicts[0]["judge_id"], verdicts[0]["prompt_tokens"], verdicts[0]["raw_reply"]) == ("scripted", 90, "3")
     qrels = [(row["query_id"], row["chunk_id"], row["relevance"]) for row in read(run, "qrels")]
     assert qrels == [("q1", "c1", 3), ("q1", "c2", 0), ("q2", "c1", 1)]
+
+
+def test_a_grade_counts_only_where_the_pair_is_relevant(run: Run) -> None:
+    said: dict[tuple[str, str], Said] = {
+        ("q1", "c1"): {"relevant": False, "grade": 1},
+        ("q1", "c2"): {"relevant": True, "grade": 0},
+    }
+    judged(small(run), ScriptedJudge(from_table(said, {**RELEVANT, "grade": 2})))
+    assert [row["relevance"] for row in read(run, "qrels")] == [0, 1, 2]
 
 
 def test_an_unreadable_reply_stays_null_and_has_no_relevance(run: Run) -> None:
