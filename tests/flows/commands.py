@@ -1,7 +1,9 @@
 """The command line and Prefect as a user starts them: real processes."""
 
 import contextlib
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from conftest import SAMPLE
+from conftest import REPOSITORY, SAMPLE
 from flows.build_benchmark import steps
 from pipeline.artifacts import Run
 from schemas.settings import Settings
@@ -20,6 +22,7 @@ from schemas.settings import Settings
 DARKLODE = str(Path(sys.executable).with_name("darklode"))
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 START_SECONDS = 120
+CLONED = ("flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
 
 Environment = Mapping[str, str]
 
@@ -70,6 +73,22 @@ def tables_of(folder: str | Path) -> dict[str, bytes]:
     found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
     assert found, f"{root} is empty"
     return found
+
+
+def clone(folder: Path) -> Path:
+    """A copy of the repository's files that a worker needs."""
+    for name in CLONED:
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy2
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(REPOSITORY / name, folder / name)
+    return folder
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_for(what: Callable[[], object], reason: str, seconds: float = START_SECONDS) -> None:

@@ -1,12 +1,11 @@
 """One Prefect server and one sample run for all tests of the flows, taken by `pytest_plugins = ["flow_fixtures"]`."""
 
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import PREFECT, Environment, SampleRun, answers, background, build_command, built, wait_for
+from commands import PREFECT, Environment, SampleRun, answers, background, build_command, built, free_port, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -32,9 +31,7 @@ def alone(workplace: Path) -> Environment:
 @pytest.fixture(scope="session")
 def served(alone: Environment, workplace: Path) -> Iterator[Environment]:
     """The environment of a user with a Prefect server of their own, on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
     with background(command, alone, workplace / "server.log", workplace) as process:

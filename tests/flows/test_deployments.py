@@ -5,14 +5,13 @@ Everything starts in a copy of the repository, as from a fresh clone, and nothin
 
 import hashlib
 import json
-import shutil
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PREFECT, Environment, Outcome, background, run_command, wait_for
+from commands import PREFECT, Environment, Outcome, background, clone, run_command, wait_for
 
 from conftest import REPOSITORY
 from pipeline.artifacts import Run
@@ -20,7 +19,6 @@ from pipeline.artifacts import Run
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-CLONED = ("flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
 STAGES = "ingest_documents ingest_queries clean split chunk search pool judge triplets audit".split()
 
 
@@ -74,13 +72,9 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def site(served: Environment, workplace: Path) -> Iterator[Site]:
     """The steps that prefect.yaml's first lines name, in their order."""
-    clone = workplace / "clone"
-    for name in CLONED:
-        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy2
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(REPOSITORY / name, clone / name)
-    before = contents(clone)
-    ours = Site(clone, served)
+    site = clone(workplace / "clone")
+    before = contents(site)
+    ours = Site(site, served)
     ours.prefect("work-pool", "create", "--type", "process", "local")
     ours.prefect("--no-prompt", "deploy", "--all")
     log = workplace / "worker.log"
@@ -88,7 +82,7 @@ def site(served: Environment, workplace: Path) -> Iterator[Site]:
     with background([PREFECT, "worker", "start", "--pool", "local"], impatient, log, workplace):
         wait_for(lambda: b"started" in log.read_bytes(), "the worker")
         yield ours
-    assert contents(clone) == before
+    assert contents(site) == before
 
 
 def test_the_header_of_prefect_yaml_names_these_steps() -> None:

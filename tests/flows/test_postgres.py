@@ -1,0 +1,124 @@
+"""What of docker-compose.yml runs without containers: its PostgreSQL, Prefect server, deployments and worker."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Environment, answers, background, clone, free_port, run_command, tables_of, wait_for
+from compose_file import compose
+
+pytest_plugins = ["flow_fixtures"]
+pytestmark = pytest.mark.server
+
+BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+PASSWORD = "0123456789abcdef"
+SERVICES = compose({"POSTGRES_PASSWORD": PASSWORD, "JUDGE_API_KEY": "0123abcd"})["services"]
+
+
+class Postgres:
+    """A cluster of its own, made as the compose file's environment says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._as: list[str] = []
+        environment = SERVICES["postgres"]["environment"]
+        self._user, self._database = environment["POSTGRES_USER"], environment["POSTGRES_DB"]
+        (folder / "password").write_text(PASSWORD)
+        if os.geteuid() == 0:  # root it refuses
+            self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            for place in (folder, folder / "password"):
+                shutil.chown(place, "postgres", "postgres")
+        data = ["--pgdata", str(folder / "data"), "--username", self._user, "--encoding", "UTF8"]
+        self.run("initdb", *data, "--auth", "scram-sha-256", "--pwfile", str(folder / "password"), "--no-sync")
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        return [*self._as, str(BINARIES / name), *arguments]  # type: ignore[operator]
+
+    def run(self, name: str, *arguments: str) -> str:
+        environment = os.environ | {"PGPASSWORD": PASSWORD}
+        done = subprocess.run(
+            self.command(name, *arguments),
+            env=environment,
+            cwd=self._folder,
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def ask(self, sql: str) -> str:
+        where = ["--host", "127.0.0.1", "--port", str(self.port), "--username", self._user]
+        return self.run("psql", *where, "--dbname", self._database, "--tuples-only", "--no-align", "--command", sql)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        where = ["-D", str(self._folder / "data"), "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self._folder)]
+        with background(self.command("postgres", *where, "-F"), os.environ, self._folder / "log", self._folder):
+            local = ["--host", "127.0.0.1", "--port", str(self.port), "--username", self._user]
+            ready = self.command("pg_isready", *local)
+            wait_for(lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0, "PostgreSQL")
+            self.run("createdb", *local, self._database)
+            yield
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    with tempfile.TemporaryDirectory(prefix="darklode-") as folder:  # pytest's own folders are closed to other users
+        yield Postgres(Path(folder))
+
+
+def command_of(service: str) -> list[str]:
+    """A service's command, with the program of this environment."""
+    program, *arguments = SERVICES[service]["command"]
+    return [str(Path(sys.executable).with_name(program)), *arguments]
+
+
+@pytest.mark.skipif(BINARIES is None, reason="PostgreSQL is not installed: apt-get install postgresql")
+def test_the_composition_without_containers_runs_the_sample(
+    alone: Environment, tmp_path: Path, postgres: Postgres
+) -> None:
+    site, port = clone(tmp_path / "clone"), free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    database = {"PREFECT_SERVER_DATABASE_HOST": "127.0.0.1", "PREFECT_SERVER_DATABASE_PORT": str(postgres.port)}
+    served = dict(alone) | SERVICES["server"]["environment"] | database
+    server = [
+        "127.0.0.1" if part == "0.0.0.0" else str(port) if part == "4200" else part for part in command_of("server")
+    ]
+    client = (
+        dict(alone) | SERVICES["worker"]["environment"] | {"PREFECT_API_URL": url, "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    )
+    client |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    log = tmp_path / "worker.log"
+    with postgres.serving(), background(server, served, tmp_path / "server.log", tmp_path):
+        wait_for(lambda: answers(f"{url}/health"), "the Prefect server")
+        for service in ("pool", "deploy", "pool"):  # a second start finds the pool there
+            done = run_command(command_of(service), client, site)
+            assert done.code == 0, done
+        with background(command_of("worker"), client, log, site):
+            wait_for(lambda: b"started" in log.read_bytes(), "the worker")
+            out = tmp_path / "run"
+            prefect = command_of("worker")[0]
+            run = [
+                prefect,
+                "deployment",
+                "run",
+                "build-benchmark/local",
+                "--watch",
+                "--param",
+                f"out={json.dumps(str(out))}",
+            ]
+            done = run_command(run, client, site)
+        assert done.code == 0, done
+        states = postgres.ask("SELECT state_name, count(*) FROM flow_run GROUP BY 1")
+        tasks = postgres.ask("SELECT DISTINCT state_name FROM task_run")
+    assert (states, tasks) == ("Completed|1\n", "Completed\n")
+    assert {"tables/triplets", "tables/verdicts"} <= {f"tables/{name.split('/')[0]}" for name in tables_of(out)}
