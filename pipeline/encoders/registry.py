@@ -11,7 +11,7 @@ from pipeline.encoders.model_loading import fetch_hint
 from pipeline.encoders.openai_compatible import INSTALL as INSTALL_OPENAI
 from pipeline.encoders.openai_compatible import OpenAIEncoder as RemoteEncoder
 from pipeline.encoders.openai_compatible import endpoint, key_of, openai_id
-from pipeline.encoders.port import Encoder
+from pipeline.encoders.port import ModelEncoder
 from pipeline.encoders.sentence_transformers import SentenceTransformersEncoder as LocalEncoder
 from pipeline.encoders.sentence_transformers import sentence_transformers_id
 from pipeline.errors import DarklodeError
@@ -37,7 +37,7 @@ def encoder_id(settings: EncoderSettings) -> str:
     return sentence_transformers_id(settings)
 
 
-def load_encoder(settings: EncoderSettings) -> Encoder:
+def load_encoder(settings: EncoderSettings) -> ModelEncoder:
     """The encoder, ready to work; the hub is asked only for a model that is not on this machine.
 
     Raises:
