@@ -56,6 +56,7 @@ def build_benchmark(
     run = Run(out)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, docs, queries, chosen)
+        tools.fetch_models(chosen)
         for step in steps(docs, queries, chosen, spread):
             run_step(run, step)
         finish(run, chosen)

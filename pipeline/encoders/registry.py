@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from pipeline.encoders.local_models import INSTALL, locate, own_code, parameters
-from pipeline.encoders.model_loading import fetch_hint
+from pipeline.encoders.model_loading import fetch_hint, fetch_model
 from pipeline.encoders.openai_compatible import INSTALL as INSTALL_OPENAI
 from pipeline.encoders.openai_compatible import OpenAIEncoder as RemoteEncoder
 from pipeline.encoders.openai_compatible import endpoint, key_of, openai_id
@@ -35,6 +35,16 @@ def encoder_id(settings: EncoderSettings) -> str:
     if isinstance(settings, OpenAIEncoder):
         return openai_id(settings)
     return sentence_transformers_id(settings)
+
+
+def fetch(settings: EncoderSettings) -> None:
+    """Bring what the encoder needs onto this machine, so that its id is known: a model of the hub that is not here.
+
+    Raises:
+        MissingPart: the hub does not give it.
+    """
+    if isinstance(settings, SentenceTransformersEncoder):
+        fetch_model(settings)
 
 
 def load_encoder(settings: EncoderSettings) -> ModelEncoder:
