@@ -34,10 +34,11 @@ def fake_hub(folder: Path) -> Iterator[str]:
 
         def _answer(self, *, body: bool) -> None:
             path = unquote(self.path).partition("?")[0]
+            if path.startswith(f"/api/models/{NAME}/tree/"):
+                return self._send(json.dumps(_tree(folder)).encode(), body)
             if path.startswith(f"/api/models/{NAME}"):
-                files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*")) if file.is_file()]
-                facts = {"id": NAME, "sha": COMMIT, "siblings": [{"rfilename": file} for file in files]}
-                return self._send(json.dumps(facts).encode(), body)
+                siblings = [{"rfilename": file["path"]} for file in _tree(folder)]
+                return self._send(json.dumps({"id": NAME, "sha": COMMIT, "siblings": siblings}).encode(), body)
             file = folder / path.removeprefix(f"/{NAME}/resolve/{COMMIT}/")
             if not path.startswith(f"/{NAME}/resolve/") or not file.is_file():
                 return self._send(b"", body, 404)
@@ -61,3 +62,16 @@ def fake_hub(folder: Path) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _tree(folder: Path) -> list[dict[str, Any]]:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    return [
+        {
+            "type": "file",
+            "path": file.relative_to(folder).as_posix(),
+            "size": file.stat().st_size,
+            "oid": hashlib.sha1(file.name.encode(), usedforsecurity=False).hexdigest(),
+        }
+        for file in files
+    ]
