@@ -96,7 +96,7 @@ def _open(settings: Settings, device: str, name: str, *, local: bool) -> Sentenc
         from transformers.utils import logging  # noqa: PLC0415
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
-    logging.disable_progress_bar()  # it would break into Darklode's own
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break into Darklode's own
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}
     try:
