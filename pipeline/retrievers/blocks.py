@@ -80,7 +80,7 @@ class ArrayVectors:
     def __len__(self) -> int:
         return len(self._array)
 
-    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:  # noqa: ARG002 - nothing is let go here
         """See `Vectors`."""
         return ((start, self._array[start : start + rows]) for start in range(0, self.n_chunks, rows))
 
