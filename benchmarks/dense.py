@@ -42,8 +42,11 @@ SETTINGS = VectorSettings(device="cpu")
 OTHERS = ("faiss", "semantic_search", "bare torch", "bare NumPy")
 BLOCK = 1 << 16
 MOST_ROUNDS = 15
-ROUNDS_SECONDS = 15
-"""After so long no further round of a cell begins."""
+ROUNDS_SECONDS = 20
+"""After so long no further round of a cell begins, but for the least number of rounds."""
+
+MANY_CELLS = 3e8
+"""Products from which on one round is enough: it takes minutes."""
 
 Search = Callable[[NDArray[np.float32], int], Any]
 
@@ -87,18 +90,19 @@ def side_by_side(n: int) -> list[dict[str, Any]]:
     searches = contestants(unit(n, 1))
     rows = []
     for n_queries, depth in product(QUERIES, DEPTHS):
-        row = {"chunks": n, "queries": n_queries, "depth": depth, **cell(searches, unit(n_queries, 2), depth)}
+        least = 3 if n * n_queries < MANY_CELLS else 1
+        row = {"chunks": n, "queries": n_queries, "depth": depth, **cell(searches, unit(n_queries, 2), depth, least)}
         print(json.dumps(row), flush=True)
         rows.append(row)
     return rows
 
 
-def cell(searches: dict[str, Search], queries: NDArray[np.float32], depth: int) -> dict[str, Any]:
+def cell(searches: dict[str, Search], queries: NDArray[np.float32], depth: int, least: int) -> dict[str, Any]:
     """The contestants take turns in a changing order, so that a noisy machine is noisy for all."""
     seconds: dict[str, list[float]] = {name: [] for name in searches}
     found: dict[str, Any] = {}
     order, began, rounds = random.Random(1), time.perf_counter(), 0
-    while rounds == 0 or (rounds < MOST_ROUNDS and time.perf_counter() - began < ROUNDS_SECONDS):
+    while rounds < least or (rounds < MOST_ROUNDS and time.perf_counter() - began < ROUNDS_SECONDS):
         for name in order.sample(list(searches), len(searches)):
             time.sleep(PAUSE)
             start = time.perf_counter()
