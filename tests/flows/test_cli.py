@@ -259,7 +259,6 @@ def test_help_names_every_option(call: Call, command: str) -> None:
     declared = typer.main.get_command(cli.app).commands[command]
     options = [name for parameter in declared.params for name in parameter.opts if name.startswith("--")]
     assert shown.code == 0
-    assert options
     assert declared.help in shown.out
     assert [name for name in options if not re.search(rf"{name}\b", shown.out)] == []
     assert (f"Example: darklode {command} " in shown.out) == bool(declared.epilog)
