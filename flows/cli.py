@@ -140,7 +140,7 @@ def export_command(
 
 @app.command()
 def pool(run: RunArgument) -> None:
-    """Show what each retriever took and gave: speed, cache, cost, and the pool's sizes."""
+    """Show what each retriever took and gave, and the pool's sizes."""
     from pipeline import statistics  # noqa: PLC0415 (heavy)
     from pipeline.retrieval import retrieval  # noqa: PLC0415 (heavy)
 
