@@ -19,6 +19,7 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/dev
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 $(VENV)/base: pyproject.toml

@@ -45,11 +45,11 @@ class Measured:
         return (self.wall - self.start - sum(self.seconds.values())) / self.wall
 
 
-def build(docs: Path, out: Path) -> Measured:
+def build(docs: Path, out: Path, *options: str) -> Measured:
     """Run `darklode build` and watch it from outside: its lines tell when a stage starts and ends."""
     darklode = Path(sys.executable).with_name("darklode")
     command = [str(darklode), "build", "--docs", str(docs), "--queries", str(QUERIES)]
-    command += ["--out", str(out), "--keep-all-queries"]
+    command += ["--out", str(out), "--keep-all-queries", *options]
     measured, began, current = Measured(), time.perf_counter(), ""
     with tempfile.NamedTemporaryFile("w") as log, Path(log.name).open(encoding="utf-8") as said:
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}

@@ -26,14 +26,13 @@ from pipeline.funnel import FUNNEL_STAGE, funnel
 from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, ingest_queries, source_fingerprint
 from pipeline.judge import JUDGE, judge
 from pipeline.pool import POOL_STAGE, pool
+from pipeline.retrieval import retrieval
 from pipeline.search import SEARCH, Factory, search
 from pipeline.split import SPLIT, split
 from pipeline.spread import Spread, here
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables, views_sql
 from schemas.settings import Section, Settings
-
-EMBEDDING_ROWS = 65_536  # chunks per embedding shard
 
 
 @flow(name="build-benchmark", persist_result=False)
@@ -57,6 +56,7 @@ def build_benchmark(
     run = Run(out)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, docs, queries, chosen)
+        tools.fetch_models(chosen)
         for step in steps(docs, queries, chosen, spread):
             run_step(run, step)
         finish(run, chosen)
@@ -123,6 +123,7 @@ def finish(run: Run, settings: Settings) -> None:
     text = card(run, settings, caveats(tables, settings))
     run.store.write("README.md", text.encode())
     create_markdown_artifact(text, key="dataset-card", description=run.store.url)
+    create_table_artifact(retrieval(run).to_pylist(), key="retrieval", description=run.store.url)
     for name, show in SHOWN.items():
         create_table_artifact(show(tables).to_pylist(), key=name, description=run.store.url)
 
@@ -160,9 +161,8 @@ def _embed_and_search(
     tables: Tables, output: Output, settings: Settings, retrievers: Mapping[str, Factory], spread: Spread
 ) -> None:
     """Fill the embedding cache first, whose shards are not those of the search."""
-    for name in retrievers:
-        if name in settings.encoders:
-            embed_all(tables, settings.encoders[name], settings.cache, rows=EMBEDDING_ROWS, spread=spread)
+    encoders = {name: settings.encoders[name] for name in retrievers if name in settings.encoders}
+    embed_all(tables, output, encoders, settings.cache, spread=spread)
     search(tables, output, settings.pool, retrievers=retrievers, spread=spread)
 
 

@@ -140,6 +140,18 @@ def export_command(
 
 
 @app.command()
+def pool(run: RunArgument) -> None:
+    """Show what each retriever took and gave, and the pool's sizes."""
+    from pipeline import statistics  # noqa: PLC0415 (heavy)
+    from pipeline.retrieval import retrieval  # noqa: PLC0415 (heavy)
+
+    tables = all_tables(_existing(run))
+    show(retrieval(Run(run)), "Retrieval")
+    show(statistics.pool_sizes(tables), "Candidates per query")
+    show(statistics.pool_found_by(tables), "Found by so many retrievers")
+
+
+@app.command()
 def doctor(
     preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
 ) -> None:

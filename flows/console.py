@@ -40,19 +40,20 @@ class Bars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
         )
         self._progress = Progress(*columns, console=console, transient=True)
         self._task: TaskID | None = None
 
     def start(self, stage: str, reason: str) -> None:
         """Show a bar; its total is not known yet."""
-        self._task = self._progress.add_task(stage, total=None)
+        self._task = self._progress.add_task(stage, total=None, note="")
         self._progress.start()
 
-    def progress(self, stage: str, done: int, total: int | None) -> None:
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
         """Move the bar."""
         if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total)
+            self._progress.update(self._task, completed=done, total=total, note=printable(note))
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """Replace the bar by a line."""
@@ -76,11 +77,12 @@ class Lines:
         self._told = time.monotonic()
         console.print(f"{stage}: {printable(reason)}", soft_wrap=True)
 
-    def progress(self, stage: str, done: int, total: int | None) -> None:
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
         """Say how far it is, not more often than every half a minute."""
         if time.monotonic() - self._told > self.SECONDS:
             self._told = time.monotonic()
-            console.print(f"{stage}: {done:,} of {total:,}" if total else f"{stage}: {done:,}")
+            share = f"{done:,} of {total:,}" if total else f"{done:,}"
+            console.print(f"{stage}: {share}  {printable(note)}".rstrip(), soft_wrap=True)
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """Say what came out."""

@@ -14,8 +14,8 @@ class Reporter(Protocol):
     def start(self, stage: str, reason: str) -> None:
         """A stage begins, for this reason."""
 
-    def progress(self, stage: str, done: int, total: int | None) -> None:
-        """So much of it is done."""
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
+        """So much of it is done; the note says what is going on."""
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """It is complete; not redone means that an earlier result stands."""
@@ -27,7 +27,7 @@ class Silent:
     def start(self, stage: str, reason: str) -> None:
         """Say nothing."""
 
-    def progress(self, stage: str, done: int, total: int | None) -> None:
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
         """Say nothing."""
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:

@@ -72,9 +72,9 @@ class Progress:
         )
         self._told = time.monotonic()
 
-    def __call__(self, done: int, total: int | None) -> None:
+    def __call__(self, done: int, total: int | None, note: str) -> None:
         interrupt.check()
-        reporter().progress(self._stage, done, total)
+        reporter().progress(self._stage, done, total, note)
         if total and time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()
             update_progress_artifact(self._artifact, min(100.0, 100.0 * done / total))  # type: ignore[arg-type]

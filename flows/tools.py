@@ -8,6 +8,7 @@ from typing import Any
 
 from flows.config import nearest
 from pipeline.corpora import TenantChunks
+from pipeline.encoders.registry import fetch
 from pipeline.errors import SettingsError
 from pipeline.judges.cross_encoder import CrossEncoderJudge
 from pipeline.judges.embedded import EmbeddedJudge
@@ -88,6 +89,17 @@ def _retriever(name: str, settings: Settings) -> Factory:
         return Embedded(name)
     known = [*EMBEDDED, *settings.encoders]
     raise SettingsError(f"pool.retrievers: there is no retriever {name}; {nearest(name, known)}")
+
+
+def fetch_models(settings: Settings) -> None:
+    """Download the models of the retrievers in use that are not on this machine.
+
+    Raises:
+        MissingPart: one cannot be had.
+    """
+    for name in settings.pool.retrievers:
+        if name in settings.encoders:
+            fetch(settings.encoders[name])
 
 
 def identities(factories: Mapping[str, Factory]) -> dict[str, Any]:

@@ -86,6 +86,17 @@ class TenantChunks:
         for batch in self.scan(["title", "heading", "text"]):
             yield view(pa.Table.from_batches([batch])).to_pylist()
 
+    def hashes(self) -> pa.StringArray:
+        """Row number → content hash, which names the chunk's `view`."""
+        found = (batch["content_hash"] for batch in self.scan(["content_hash"]))
+        return pa.concat_arrays([pa.array([], pa.string()), *found])
+
+    def hashed(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Content hashes and the views that they name, batch by batch."""
+        for batch in self.scan(["title", "heading", "text", "content_hash"]):
+            rows = pa.Table.from_batches([batch])
+            yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
+
     @cached_property
     def chunk_ids(self) -> pa.StringArray:
         """Row number → chunk_id."""

@@ -1,27 +1,30 @@
-"""Embedding ahead of the search, as shards: each fills the embedding cache with some parts of the chunks."""
+"""Embedding ahead of the search, as shards: some parts of the chunks each, and the queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts import Tables, key_of
+from pipeline.artifacts import Output, Tables, key_of
 from pipeline.corpora import view
 from pipeline.encoders.cache import EmbeddingCache, default_root
+from pipeline.encoders.caching import HashedTexts, Work, encode_missing, hashed_queries
+from pipeline.encoders.deferred import Deferred, release
 from pipeline.encoders.keys import KeySet, keys_of
-from pipeline.encoders.registry import load_encoder
-from pipeline.retrievers.neural import HashedTexts, ensure_cached
-from pipeline.spread import Pieces, Spread
+from pipeline.spread import Pieces, Spread, here
 from schemas.settings import CacheSettings, EncoderSettings
+
+SHARD_ROWS = 1 << 16
+"""Chunks in a shard, about."""
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """A shard: the chunks of the parts from `first` up to, not including, `last`. Needs `runner.gpus_per_task`."""
+    """A shard: the chunks of the parts from `first` up to, not including, `last`; without parts, the queries."""
 
     tables: Tables
     first: int
@@ -30,30 +33,65 @@ class Embedding:
     cache: CacheSettings
 
     @property
+    def queries(self) -> bool:
+        """Whether it is the shard of the queries."""
+        return self.first == self.last
+
+    @property
     def name(self) -> str:
         """See `Shard`."""
-        return f"embed {self.encoder.model} parts {self.first} to {self.last - 1}"
+        what = "queries" if self.queries else f"parts {self.first} to {self.last - 1}"
+        return f"embed {self.encoder.model} {what}"
 
     @property
     def place(self) -> str:
         """See `Shard`."""
-        parts = [part.sha256 for part in self.tables.parts("chunks")[: self.last]]
-        return f"progress/search/{key_of(self.encoder.model_dump(mode='json'), self.first, parts)}"
+        parts = self.tables.parts("queries") if self.queries else self.tables.parts("chunks")[: self.last]
+        settings = [section.model_dump(mode="json") for section in (self.encoder, self.cache)]
+        return f"progress/search/{key_of(settings, self.first, [part.sha256 for part in parts])}"
 
 
-def embed_all(tables: Tables, encoder: EncoderSettings, cache: CacheSettings, *, rows: int, spread: Spread) -> None:
-    """Fill the cache with every chunk's vector, in shards of about `rows` chunks."""
+def embed_all(
+    tables: Tables,
+    output: Output,
+    encoders: Mapping[str, EncoderSettings],
+    cache: CacheSettings,
+    *,
+    rows: int = SHARD_ROWS,
+    spread: Spread = here,
+) -> None:
+    """Fill the cache with the vectors of all chunks and queries, one encoder after the other.
+
+    Args:
+        tables: holds `queries` and `chunks`.
+        output: told of progress and cost; its fact `embedding` has each encoder's `Work`.
+        encoders: what encodes them, by the retrievers' names.
+        cache: where vectors are kept.
+        rows: chunks in a shard, about.
+        spread: where the encoding is done.
+    """
     settled = cache.model_copy(update={"root": cache.root or default_root()})
-    for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in _cuts(tables, rows)]):
-        for _ in result:
-            pass
+    cuts, texts, done = [*_cuts(tables, rows), (0, 0)], tables.rows("chunks") + tables.rows("queries"), {}
+    for name, encoder in encoders.items():
+        done[name] = Work()
+        for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in cuts]):
+            for piece in result:
+                done[name] += Work(**piece.to_pylist()[0])
+                output.progress(done[name].texts, texts, _note(name, done[name]))
+        release()
+    output.facts["embedding"] = {name: asdict(work) for name, work in done.items()}
+
+
+def _note(name: str, work: Work) -> str:
+    return f"embedding for {name}" + (f", {work.cost:.2f} spent" if work.cost else "")
 
 
 def embed(shard: Embedding) -> Pieces:
-    """Encode what the cache lacks of a shard; there is no result but the cache's."""
-    cache = EmbeddingCache(shard.cache.root, shard.cache.dtype)
-    ensure_cached(load_encoder(shard.encoder), cache, _own_texts(shard))
-    yield from ()
+    """Encode what the cache lacks of a shard; the result says what it took, a row of `Work` at a time."""
+    encoder, cache = Deferred(shard.encoder), EmbeddingCache(shard.cache.root, shard.cache.dtype)
+    texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
+    for work in encode_missing(encoder, cache, texts, queries=shard.queries):
+        yield pa.Table.from_pylist([asdict(work)])
 
 
 def _cuts(tables: Tables, rows: int) -> list[tuple[int, int]]:
@@ -61,6 +99,10 @@ def _cuts(tables: Tables, rows: int) -> list[tuple[int, int]]:
     ends = list(accumulate(part.rows for part in parts))
     full = [number for number in range(1, len(parts)) if ends[number - 1] // rows < ends[number] // rows]
     return list(zip([0, *full], [*full, len(parts)], strict=True))
+
+
+def _queries(tables: Tables) -> Iterator[HashedTexts]:
+    return (hashed_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
 
 
 def _own_texts(shard: Embedding) -> Iterator[HashedTexts]:

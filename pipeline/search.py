@@ -1,9 +1,10 @@
 """Every retriever searches every query once, deep enough for the pool and for the audit."""
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -14,15 +15,15 @@ import pyarrow.dataset as pads
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from pipeline.corpora import Digest, TenantChunks
-from pipeline.retrievers.bm25_index import Bm25Indexes
+from pipeline.encoders.deferred import release
+from pipeline.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from pipeline.retrievers.corpus import Corpus
-from pipeline.retrievers.neural import hashed_texts
 from pipeline.retrievers.port import Hits, Retriever
-from pipeline.spread import Pieces, Spread, here, stands, unit_key
+from pipeline.spread import Pieces, Spread, here
 from schemas.settings import PoolSettings
 from schemas.tables import QUERIES, RANKINGS
 
-SEARCH = Stage("search", 1, ("queries", "chunks"), ("rankings",))
+SEARCH = Stage("search", 2, ("queries", "chunks"), ("rankings",))
 
 QUERY_BLOCK = 1024
 
@@ -43,6 +44,29 @@ class Lists:
     def name(self) -> str:
         """See `Shard`."""
         return f"search {self.tenant} {' '.join(name for name, _ in self.retrievers)}"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a retriever's lists of one tenant took.
+
+    Attributes:
+        tenant: whose chunks and queries.
+        retriever: its name.
+        chunks: how many were searched.
+        queries: how many were asked.
+        ready: seconds until the first query could be asked: fitting, indexing or opening.
+        searching: seconds of searching.
+        recall: of an approximate index against exact search, 0 to 1; null where the search is exact.
+    """
+
+    tenant: str
+    retriever: str
+    chunks: int
+    queries: int
+    ready: float
+    searching: float
+    recall: float | None
 
 
 @dataclass(frozen=True)
@@ -76,27 +100,29 @@ def search(
     """
     queries = tables.read("queries", ["tenant", "query_id", "text"])
     units: list[_Unit] = []
-    orphans = 0
+    orphans, digests = 0, set()
     for tenant in sorted(pc.unique(queries["tenant"]).to_pylist()):
         mine = queries.filter(pc.equal(queries["tenant"], tenant))
         chunks = TenantChunks(tables, tenant)
         if chunks.n:
+            digests.add(chunks.digest)
             mark, pieces = _mark(chunks, mine), -(-mine.num_rows // QUERY_BLOCK)
             units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
         else:
             orphans += _reject_orphans(mine, output)
-    missing = [unit for unit in units if not stands(output, unit.name, unit.mark)]
+    missing = [unit for unit in units if not output.stands(unit.name, unit.mark)]
     shards = [
         Lists(
             tables,
             group[0].tenant,
             tuple((unit.retriever, retrievers[unit.retriever]) for unit in group),
             settings.search_depth,
-            f"progress/{SEARCH.name}/{key_of(*(unit_key(output, unit.name, unit.mark) for unit in group))}",
+            f"progress/{SEARCH.name}/{key_of(*(output.unit_key(unit.name, unit.mark) for unit in group))}",
         )
         for group in _groups(missing, retrievers, spread.places)
     ]
     _collect(units, shards, spread, output)
+    tidy_indexes(tables.url, digests)
     ranked = sum(part.rows for part in output.parts["rankings"])
     dropped = {"tenant has no documents": orphans} if orphans else {}
     output.count(FunnelStep("search", "queries", queries.num_rows, "ranked chunks", ranked, dropped))
@@ -135,27 +161,46 @@ def _collect(units: Sequence[_Unit], shards: Sequence[Lists], spread: Spread, ou
                         pieces[shard.place] = stack.enter_context(closing(next(results)))
                     for rows in islice(pieces[shard.place], unit.pieces):
                         output.write("rankings", rows)
+                    found.facts = next(pieces[shard.place]).to_pylist()[0]
                     if unit.retriever == shard.retrievers[-1][0]:
                         pieces[shard.place].close()
             output.progress(number, len(units))
 
 
 def rank(lists: Lists) -> Pieces:
-    """Search a shard: its retrievers one after the other, `QUERY_BLOCK` queries a piece."""
+    """Search a shard: each retriever gives a piece of rankings per `QUERY_BLOCK` queries, and a row of `Effort`."""
+    release()
     mine = pads.field("tenant") == lists.tenant
     queries = lists.tables.dataset("queries").to_table(["query_id", "text"], mine)
     chunks = TenantChunks(lists.tables, lists.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
-        indexes = Bm25Indexes(f"{lists.tables.url}/indexes", chunks.digest, Path(scratch))
-        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, lambda: hashed_texts(chunks))
+        indexes = Bm25Indexes(index_root(lists.tables.url, chunks.digest), chunks.digest, Path(scratch))
+        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks)
         for name, build in lists.retrievers:
-            yield from _lists(build(corpus), name, chunks, queries, lists.depth)
+            yield from _timed(build, corpus, name, chunks, queries, lists.depth)
+
+
+def _timed(
+    build: Factory, corpus: Corpus, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
+) -> Iterator[pa.Table]:
+    began = time.perf_counter()
+    retriever = build(corpus)
+    ready = time.perf_counter()
+    yield from _lists(retriever, name, chunks, queries, depth)
+    seconds = ready - began, time.perf_counter() - ready
+    effort = Effort(chunks.tenant, name, chunks.n, queries.num_rows, *seconds, _recall(retriever))
+    yield pa.Table.from_pylist([asdict(effort)])
 
 
 def _lists(retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int) -> Iterator[pa.Table]:
     for start in range(0, queries.num_rows, QUERY_BLOCK):
         block = queries.slice(start, QUERY_BLOCK)
         yield _rows(retriever.search(block["text"].to_pylist(), depth), name, chunks, block)
+
+
+def _recall(retriever: Retriever) -> float | None:
+    recall = getattr(retriever, "recall", None)
+    return recall.share if recall else None
 
 
 def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:

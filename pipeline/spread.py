@@ -7,7 +7,6 @@ that shares nothing with this one but the run's root and the caches.
 from __future__ import annotations
 
 import copyreg
-import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -15,11 +14,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts import Output, key_of
 from pipeline.artifacts.output import encode
-from pipeline.artifacts.stage import Part
 from pipeline.artifacts.store import Store
-from schemas.tables import SCHEMA_VERSION
 
 Pieces = Generator[pa.Table, None, None]
 """A result, piece by piece, so that nobody needs to hold all of it."""
@@ -90,27 +86,6 @@ def parked(store: Store, place: str, count: int) -> Pieces:
 
 def _file(place: str, number: int) -> str:
     return f"{place}-{number:05d}.parquet"
-
-
-def unit_key(output: Output, name: str, basis: str) -> str:
-    """Names the unit that `output.unit` opens for this name and basis."""
-    plan = output._plan
-    return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.settings, name, basis)
-
-
-def stands(output: Output, name: str, basis: str) -> bool:
-    """Whether `output.unit` will find this work done: shards must be known before the first unit is opened."""
-    key, store = unit_key(output, name, basis), output._store
-    data = store.read(f"progress/{output._plan.stage.name}/{key}.json")
-    record = json.loads(data) if data else output._known.get(key)
-    return record is not None and all(
-        _intact(store, Part(**part)) for parts in record["parts"].values() for part in parts
-    )
-
-
-def _intact(store: Store, part: Part) -> bool:
-    data = store.read(part.file)
-    return data is not None and hashlib.sha256(data).hexdigest() == part.sha256
 
 
 def _travel(store: Store) -> tuple[type[Store], tuple[str]]:

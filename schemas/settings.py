@@ -124,7 +124,7 @@ class PoolSettings(Section):
 class SentenceTransformersEncoder(Section):
     """A sentence-transformers model on this machine's GPU or CPU."""
 
-    kind: Literal["sentence_transformers"]
+    kind: Literal["sentence_transformers"] = Field(description="a model that runs here")
     model: str = Field(min_length=1, description="name on the model hub, or a local folder")
     revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
     query_prompt: str = Field("", description="text put before every query")
@@ -139,7 +139,7 @@ class SentenceTransformersEncoder(Section):
 class OpenAIEncoder(Section):
     """An OpenAI-compatible embeddings endpoint; the key comes from the environment."""
 
-    kind: Literal["openai"]
+    kind: Literal["openai"] = Field(description="a model behind an endpoint")
     model: str = Field(min_length=1, description="the model's name at the endpoint")
     base_url: str = Field("https://api.openai.com/v1", description="without user name, password or key")
     key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key; empty: none is sent")
@@ -163,6 +163,8 @@ EncoderSettings = Annotated[SentenceTransformersEncoder | OpenAIEncoder, Field(d
 
 
 class Bm25Settings(Section):
+    """How BM25 reads and weighs words."""
+
     engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="bm25s, or the much slower rank-bm25")
     method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="variant of BM25")
     k1: float = Field(1.5, ge=0, description="how soon repeated terms stop counting")
@@ -181,6 +183,8 @@ class VectorSettings(Section):
 
 
 class CacheSettings(Section):
+    """Where vectors are kept across runs."""
+
     root: str | None = Field(None, description="folder or s3:// prefix of the embedding cache; null: the user's cache")
     dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pipeline.encoders.port import Vectors
 
 
 def content_hash(text: str) -> str:
@@ -25,8 +27,19 @@ class HashEncoder:
     def __init__(self, dimensions: int = 16, encoder_id: str = "hash-1") -> None:
         self.encoder_id = encoder_id
         self.dimensions = dimensions
+        self.cost = 0.0
         self.calls: list[list[str]] = []
         """The documents of each call."""
+
+    def encode_batches(
+        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
+    ) -> Generator[Vectors, None, None]:
+        """See `ModelEncoder`: ten texts at a time, the last first."""
+        assert ids is None or len(ids) == len(texts)
+        encode = self.encode_queries if queries else self.encode_documents
+        for end in range(len(texts), 0, -10):
+            places = np.arange(max(0, end - 10), end)
+            yield places, encode([texts[place] for place in places])
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Encoder`; an empty query has the zero vector."""

@@ -15,7 +15,7 @@ from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of, part_file
 from pipeline.artifacts.store import Store
 from schemas.tables import REJECTS, SCHEMA_VERSION, TABLES
 
-Report = Callable[[int, int | None], None]
+Report = Callable[[int, int | None, str], None]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Output:
         store: the run's files.
         plan: the stage and what it runs on.
         known: units of the stage's last complete run, by key.
-        report: told of progress as (done, total or None).
+        report: told of progress as (done, total or None, note).
     """
 
     def __init__(self, store: Store, plan: Plan, known: Mapping[str, Mapping[str, Any]], report: Report) -> None:
@@ -75,9 +75,21 @@ class Output:
         """Add a step to the funnel."""
         self.funnel.append(step)
 
-    def progress(self, done: int, total: int | None = None) -> None:
-        """Say how much of the stage is done; a total that is not known is None."""
-        self._report(done, total)
+    def progress(self, done: int, total: int | None = None, note: str = "") -> None:
+        """Say how much of the stage is done; a total that is not known is None. The note is shown beside it."""
+        self._report(done, total, note)
+
+    def unit_key(self, name: str, basis: str) -> str:
+        """What names the unit that `unit` opens for this name and basis."""
+        plan = self._plan
+        return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.settings, name, basis)
+
+    def stands(self, name: str, basis: str) -> bool:
+        """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
+        raw = self._recorded(self.unit_key(name, basis))
+        return raw is not None and all(
+            self._intact(Part(**part)) is not None for parts in raw["parts"].values() for part in parts
+        )
 
     @contextmanager
     def unit(self, name: str, basis: str) -> Iterator[Unit]:
@@ -87,10 +99,8 @@ class Output:
             name: what the unit is, unique within the stage.
             basis: a hash of everything the unit depends on, besides the stage, its version and its settings.
         """
-        stage = self._plan.stage
-        key = key_of(SCHEMA_VERSION, stage.name, stage.version, self._plan.settings, name, basis)
-        record = f"progress/{stage.name}/{key}.json"
-        found = self._find(key, record)
+        key = self.unit_key(name, basis)
+        found = self._find(key)
         self._unit = found or Unit(done=False)
         try:
             yield self._unit
@@ -98,11 +108,17 @@ class Output:
             unit, self._unit = self._unit, None
         self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
         if not found:
-            self._store.write(record, json.dumps(self.units[key]).encode())
+            self._store.write(self._record(key), json.dumps(self.units[key]).encode())
 
-    def _find(self, key: str, record: str) -> Unit | None:
-        data = self._store.read(record)
-        raw = json.loads(data) if data else self._known.get(key)
+    def _record(self, key: str) -> str:
+        return f"progress/{self._plan.stage.name}/{key}.json"
+
+    def _recorded(self, key: str) -> Mapping[str, Any] | None:
+        data = self._store.read(self._record(key))
+        return json.loads(data) if data else self._known.get(key)
+
+    def _find(self, key: str) -> Unit | None:
+        raw = self._recorded(key)
         if raw is None:
             return None
         unit = Unit(done=True, facts=raw["facts"])
@@ -116,10 +132,12 @@ class Output:
 
     def _take(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
+        data = self._intact(part)
+        return None if data is None else self._add(table, data, part.rows, stands=part.file)
+
+    def _intact(self, part: Part) -> bytes | None:
         data = self._store.read(part.file)
-        if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
-            return None
-        return self._add(table, data, part.rows, stands=part.file)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
 
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():

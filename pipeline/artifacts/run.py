@@ -17,7 +17,7 @@ from pipeline.errors import ArtifactError
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
 
 
-def silent(_done: int, _total: int | None) -> None:
+def silent(_done: int, _total: int | None, _note: str) -> None:
     """Report progress to nobody."""
 
 

@@ -86,6 +86,13 @@ class Store:
         except FileNotFoundError:
             return
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is in it; one that is already gone is no error."""
+        try:
+            self._fs.delete_dir(self.path(folder))
+        except FileNotFoundError:
+            return
+
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
     parts = urlsplit(url)

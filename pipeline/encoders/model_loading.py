@@ -21,6 +21,25 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
+_OTHER_FORMATS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.ot", "*.msgpack", "*.gguf"]
+
+
+def fetch_model(settings: Settings) -> None:
+    """Bring a model of the hub onto this machine, unless it is here.
+
+    Raises:
+        MissingPart: huggingface_hub is not installed, or the hub does not give it.
+    """
+    if locate(settings) is not None:
+        return
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 (an optional package; `locate` has found it)
+
+    try:
+        snapshot_download(repository(settings.model), revision=settings.revision, ignore_patterns=_OTHER_FORMATS)
+    except (OSError, ValueError) as error:
+        raise _not_had(settings, _reason(error)) from None
+
+
 def load_model(settings: Settings, device: str) -> SentenceTransformer:
     """The model, with the precision and length of the settings and without a default prompt.
 
@@ -109,18 +128,26 @@ def _open_local(settings: Settings, device: str, model: LocalModel, kind: str) -
 def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool = False) -> Any:
     try:
         opened = getattr(import_module("sentence_transformers"), kind)
+        logging = import_module("transformers.utils").logging
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
+    logging.disable_progress_bar()  # it would break into Darklode's own
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}
     try:
         return opened(name, device=device, revision=revision, local_files_only=local, model_kwargs=options)
     except (OSError, ValueError, ImportError, KeyError) as error:
-        reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
         if local:
-            raise MissingPart(f"model {settings.model} in {name} cannot be loaded ({reason})") from None
-        hint = fetch_hint(settings)
-        raise MissingPart(f"model {settings.model} cannot be had from the hub ({reason}): {hint}") from None
+            raise MissingPart(f"model {settings.model} in {name} cannot be loaded ({_reason(error)})") from None
+        raise _not_had(settings, _reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
+
+
+def _not_had(settings: Settings, reason: str) -> MissingPart:
+    return MissingPart(f"model {settings.model} cannot be had from the hub ({reason}): {fetch_hint(settings)}")
 
 
 def _limit(model: Any, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pipeline.encoders.batching import ESTIMATE, Batch, fill
 from pipeline.encoders.identity import identity, short_hash
 from pipeline.encoders.in_flight import InFlight
+from pipeline.encoders.port import Vectors
 from pipeline.encoders.remote import Remote
 from pipeline.encoders.spending import Spending
 from pipeline.endpoint import address, key_from
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 INSTALL = "pip install openai"
 Progress = Callable[[int, Spending], None]
 """Told after each batch: how many texts it held, and what all requests of this encoder have cost so far."""
-
-Vectors = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def openai_id(settings: Settings) -> str:
@@ -94,16 +93,17 @@ class OpenAIEncoder:
         return self._remote.spending
 
     @property
+    def cost(self) -> float:
+        """Money spent by all requests so far."""
+        return self.spending.cost
+
+    @property
     def dimensions(self) -> int:
         """Length of a vector; asked of the endpoint with a request for one word where the settings leave it open."""
         if self._remote.dimensions is None:
-            next(self.encode_batches(["dimensions"]))
+            list(self.encode_batches(["dimensions"]))
         assert self._remote.dimensions
         return self._remote.dimensions
-
-    @dimensions.setter
-    def dimensions(self, value: int) -> None:  # the port declares a plain attribute
-        self._remote.dimensions = value
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dimensions)."""
@@ -115,7 +115,7 @@ class OpenAIEncoder:
 
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
-    ) -> Iterator[Vectors]:
+    ) -> Generator[Vectors, None, None]:
         """Finished batches in the order of their arrival: places among `texts`, and their vectors.
 
         Blank texts are in none. When a request fails for good, the batches still under way are handed on before the

@@ -1,8 +1,8 @@
-"""What an encoder is: texts in, vectors of one length out."""
+"""What encoders are: texts in, vectors of one length out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 
 class Encoder(Protocol):
-    """Encodes queries and documents into one space, where the inner product says how alike they are.
+    """Encodes queries and documents into one space, where the inner product says how alike they are."""
 
-    Attributes:
-        encoder_id: names everything that can change a vector: the method, its revision and what it was
-            fitted on or loaded from. Equal ids mean equal vectors.
-        dimensions: length of a vector, at least 1.
-    """
+    @property
+    def encoder_id(self) -> str:
+        """Names everything that can change a vector: the method, its revision and what it was fitted on or loaded from.
 
-    encoder_id: str
-    dimensions: int
+        Equal ids mean equal vectors.
+        """
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector, at least 1."""
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dimensions).
@@ -30,4 +32,31 @@ class Encoder(Protocol):
 
     def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of documents or chunks, shape and rows as for queries."""
+        ...
+
+
+Vectors = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Places among the texts, and the vectors of the texts there, shape (len(places), dimensions)."""
+
+
+class ModelEncoder(Encoder, Protocol):
+    """An encoder whose vectors are worth keeping: it gives them batch by batch, so that each can be kept at once."""
+
+    @property
+    def cost(self) -> float:
+        """Money spent so far, in the unit of the price in its settings; 0 for a model of one's own."""
+
+    def encode_batches(
+        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
+    ) -> Generator[Vectors, None, None]:
+        """Vectors of length 1, each text's once, in any order.
+
+        Args:
+            texts: none of them blank.
+            queries: encode as queries, not as documents.
+            ids: names of the texts, for error messages.
+
+        Raises:
+            DarklodeError: the encoder cannot go on; what it could finish was handed on before.
+        """
         ...

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from pipeline.encoders.local_models import INSTALL, locate, own_code, parameters
-from pipeline.encoders.model_loading import fetch_hint
+from pipeline.encoders.model_loading import fetch_hint, fetch_model
 from pipeline.encoders.openai_compatible import INSTALL as INSTALL_OPENAI
 from pipeline.encoders.openai_compatible import OpenAIEncoder as RemoteEncoder
 from pipeline.encoders.openai_compatible import endpoint, key_of, openai_id
-from pipeline.encoders.port import Encoder
+from pipeline.encoders.port import ModelEncoder
 from pipeline.encoders.sentence_transformers import SentenceTransformersEncoder as LocalEncoder
 from pipeline.encoders.sentence_transformers import sentence_transformers_id
 from pipeline.errors import DarklodeError
@@ -37,7 +37,17 @@ def encoder_id(settings: EncoderSettings) -> str:
     return sentence_transformers_id(settings)
 
 
-def load_encoder(settings: EncoderSettings) -> Encoder:
+def fetch(settings: EncoderSettings) -> None:
+    """Bring what the encoder needs onto this machine, so that its id is known: a model of the hub that is not here.
+
+    Raises:
+        MissingPart: the hub does not give it.
+    """
+    if isinstance(settings, SentenceTransformersEncoder):
+        fetch_model(settings)
+
+
+def load_encoder(settings: EncoderSettings) -> ModelEncoder:
     """The encoder, ready to work; the hub is asked only for a model that is not on this machine.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from pipeline.encoders.identity import identity, short_hash
 from pipeline.encoders.model_loading import devices, load_model, versioned_name
+from pipeline.encoders.port import Vectors
 from pipeline.errors import DarklodeError, SettingsError
 from schemas.settings import SentenceTransformersEncoder as Settings
+
+_FORWARD_PASSES = 32
+"""Vectors are handed on after so many on each device."""
 
 
 def sentence_transformers_id(settings: Settings) -> str:
@@ -48,6 +52,7 @@ class SentenceTransformersEncoder:
 
     encoder_id: str
     dimensions: int
+    cost = 0.0
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -68,7 +73,19 @@ class SentenceTransformersEncoder:
         """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
         return self._encode(texts, self._settings.document_prompt)
 
-    def _encode(self, texts: Sequence[str], prompt: str) -> NDArray[np.float32]:
+    def encode_batches(
+        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
+    ) -> Generator[Vectors, None, None]:
+        """Vectors as they are made, shortest texts first; see `ModelEncoder`."""
+        prompt = self._settings.query_prompt if queries else self._settings.document_prompt
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        step = _FORWARD_PASSES * self._settings.batch_size * len(self._devices)
+        for start in range(0, len(order), step):
+            places = order[start : start + step]
+            names = [ids[place] for place in places] if ids else None
+            yield places, self._encode([texts[place] for place in places], prompt, names)
+
+    def _encode(self, texts: Sequence[str], prompt: str, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
         if not len(texts):
             return np.zeros((0, self.dimensions), np.float32)
         if len(self._devices) > 1 and self._pool is None:
@@ -78,8 +95,10 @@ class SentenceTransformersEncoder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         broken = ~np.isfinite(lengths[:, 0])
         if broken.any():
+            place = int(broken.argmax())
+            named = f"{texts[place][:60]!r}" + (f" (content hash {ids[place]})" if ids else "")
             raise DarklodeError(
-                f"{self._settings.model} gave a vector with NaN or infinity for {texts[int(broken.argmax())][:60]!r}: "
+                f"{self._settings.model} gave a vector with NaN or infinity for {named}: "
                 f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
             )
         return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)

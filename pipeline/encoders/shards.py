@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,13 +61,21 @@ class Mapped:
     """A file of vectors in memory: pages come when they are read and can be given back."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        with path.open("rb") as file:
-            # A private copy-on-write map counts as writable, which spares NumPy and torch a copy; nobody writes.
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        # A private copy-on-write map counts as writable, which spares NumPy and torch a copy; nobody writes.
+        self._map = mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY)
         self.rows: Vectors = np.frombuffer(self._map, dtype=np.dtype(layout.dtype).newbyteorder("<")).reshape(
             -1, layout.dimensions
         )
         self._row_bytes = layout.row_bytes
+
+    def read(self, rows: NDArray[np.int64]) -> Vectors:
+        """Copies of rows, read from the file: mapped, a row here and there can bring 2 MB of neighbours along."""
+        out = np.empty((len(rows), self.rows.shape[1]), dtype=self.rows.dtype)
+        for start, row in zip((rows * self._row_bytes).tolist(), out, strict=True):
+            os.preadv(self._file, [row.data], start)
+        return out
 
     def want(self, first: int, end: int) -> None:
         """Tell the system that rows are needed soon."""
@@ -130,14 +140,20 @@ class Shards:
             self._mapped[number] = Mapped(self._fetch(f"{self._names[number]}.vectors"), self.layout)
         return self._mapped[number]
 
-    def take(self, numbers: NDArray[np.int64]) -> Vectors:
-        """Copies of vectors, shape (len(numbers), dimensions), in the order asked for."""
+    def take(self, numbers: NDArray[np.int64], map_them: bool = True) -> Vectors:
+        """Copies of vectors, shape (len(numbers), dimensions), in the order asked for.
+
+        Args:
+            numbers: which.
+            map_them: whether memory may fill with what lies around them, which is faster the next time.
+        """
         out = np.empty((len(numbers), self.layout.dimensions), dtype=self.layout.dtype)
         shards, rows = self.locate(numbers)
         order = np.argsort(shards, kind="stable")
         ends = np.flatnonzero(np.diff(shards[order])) + 1
         for group in np.split(order, ends) if len(order) else []:
-            out[group] = self.shard(int(shards[group[0]])).rows[rows[group]]
+            mapped = self.shard(int(shards[group[0]]))
+            out[group] = mapped.rows[rows[group]] if map_them else mapped.read(rows[group])
         return out
 
     def release(self) -> None:

@@ -21,9 +21,6 @@ Block = tuple[int, NDArray[Any]]
 
 T = TypeVar("T")
 
-_TAKE_ROWS = 1 << 10
-"""Rows read here and there until their memory is released: a row may bring 200 kB of its neighbours along."""
-
 
 class Vectors(Protocol):
     """Different vectors at positions 0 … len - 1, none zero, each standing for one chunk or several.
@@ -80,7 +77,7 @@ class ArrayVectors:
     def __len__(self) -> int:
         return len(self._array)
 
-    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
+    def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:  # noqa: ARG002 - nothing is let go here
         """See `Vectors`."""
         return ((start, self._array[start : start + rows]) for start in range(0, self.n_chunks, rows))
 
@@ -123,7 +120,6 @@ class CachedVectors:
         self._position_of = np.empty(self.n_chunks, dtype=np.int64)
         self._position_of[self.first_rows] = np.arange(len(self))
         self._release = len(self) * shards.layout.row_bytes > keep_mapped
-        self._taken = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -143,12 +139,7 @@ class CachedVectors:
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """See `Vectors`."""
-        taken = self._shards.take(self._numbers[positions])
-        self._taken += len(positions)
-        if self._release and self._taken > _TAKE_ROWS:
-            self._shards.release()
-            self._taken = 0
-        return taken
+        return self._shards.take(self._numbers[positions], map_them=not self._release)
 
     def chunks_of(self, first_rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See `Vectors`."""

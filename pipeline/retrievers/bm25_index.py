@@ -1,5 +1,7 @@
 """BM25 indexes kept on disk, so that other queries on the same chunks need no second look at them.
 
+    RUN/indexes/<digest of the corpus>/ is a ROOT
+
     ROOT/<key>/*.npy, *.json   a folder that `bm25s.BM25.load` opens as well
     ROOT/<key>/manifest.json   written last: sizes and SHA-256 of the others; without it there is no index
 
@@ -13,7 +15,7 @@ import hashlib
 import json
 import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import version
 from pathlib import Path
 
@@ -36,6 +38,19 @@ def index_key(settings: Bm25Settings, digest: str) -> str:
     """Names an index: another setting, corpus or release of what reads and stems gives another name."""
     software = [version("bm25s"), version("PyStemmer"), unicodedata.unidata_version]
     return key_of("bm25", _VERSION, settings.model_dump(mode="json"), digest, software)
+
+
+def index_root(run: str, digest: str) -> str:
+    """Where a run keeps the indexes of a corpus."""
+    return f"{run}/indexes/{digest}"
+
+
+def tidy_indexes(run: str, digests: Collection[str]) -> None:
+    """Delete a run's indexes of corpora that it no longer has."""
+    store = Store(run)
+    for folder in store.folders("indexes"):
+        if folder not in digests:
+            store.delete_folder(f"indexes/{folder}")
 
 
 class Bm25Indexes:

@@ -22,6 +22,9 @@ _MOST_WORKERS = 8
 _UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
+_TINY = 2.0**-126
+"""Least normal float32."""
+
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 """Query, position and approximate score of each pair."""
 
@@ -30,11 +33,11 @@ def product_error(queries: NDArray[np.float32], longest: float) -> NDArray[np.fl
     """How far a float32 product, summed in any order, can lie from the score; shape (n_queries,).
 
     Higham, Accuracy and Stability of Numerical Algorithms, 3.1: d·u / (1 - d·u) · |q|·|v|; and 2u for the score's own
-    rounding and that of the lengths.
+    rounding and that of the lengths. What underflows, in products, sums and score, is off by the least normal number.
     """
     share = (queries.shape[1] + 2) * _UNIT
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
-    return np.asarray((share / (1 - share) + 2 * _UNIT) * lengths * longest)
+    return np.asarray((share / (1 - share) + 2 * _UNIT) * lengths * longest + 2 * queries.shape[1] * _TINY)
 
 
 def search_cpu(

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.encoders.caching import HashedTexts
 from pipeline.encoders.character_lsa import fit_character_map
 from pipeline.encoders.linear import TermVectors
 from pipeline.encoders.ppmi import fit_word_vectors
@@ -17,7 +20,6 @@ from pipeline.retrievers.bm25_index import Bm25Indexes
 from pipeline.retrievers.bm25_weights import Index, build_index
 from pipeline.retrievers.dense import store_vectors
 from pipeline.retrievers.feedback import Remembered
-from pipeline.retrievers.neural import HashedTexts
 from pipeline.retrievers.port import Retriever
 from pipeline.retrievers.rank_bm25 import RankBm25
 from pipeline.terms import Analyzer, TermSpace
@@ -29,6 +31,16 @@ SEED_SETTINGS = Bm25Settings(engine="bm25s", method="lucene", k1=1.5, b=0.75, st
 _BLOCK_CHUNKS = 8_192
 
 
+class HashedChunks(Protocol):
+    """Chunks by content hash, in chunk order."""
+
+    def hashes(self) -> pa.StringArray:
+        """Each chunk's content hash."""
+
+    def hashed(self) -> Iterator[HashedTexts]:
+        """Content hashes and texts, batch by batch; every call starts from the first."""
+
+
 class Corpus:
     """One tenant's chunks. What is fitted is fitted at its first use and kept.
 
@@ -38,7 +50,7 @@ class Corpus:
         n_chunks: how many there are, at least 1.
         scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
         indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
-        hashed: gives the chunks' content hashes and texts, for encoders that keep vectors by hash.
+        hashed: the same chunks for encoders, which keep vectors by content hash; None: there are no such encoders.
     """
 
     def __init__(
@@ -47,14 +59,21 @@ class Corpus:
         n_chunks: int,
         scratch: Path,
         indexes: Bm25Indexes | None = None,
-        hashed: Callable[[], Iterator[HashedTexts]] = lambda: iter(()),
+        hashed: HashedChunks | None = None,
     ) -> None:
         self.batches = batches
         self.n_chunks = n_chunks
         self.scratch = scratch
-        self.hashed = hashed
+        self._hashed = hashed
         self._indexes = indexes
         self._bm25: dict[Bm25Settings, Retriever] = {}
+
+    @property
+    def hashed(self) -> HashedChunks:
+        """The chunks by content hash."""
+        if self._hashed is None:
+            raise ValueError("this corpus was made without content hashes, which an encoder needs")
+        return self._hashed
 
     @cached_property
     def terms(self) -> TermSpace:

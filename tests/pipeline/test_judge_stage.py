@@ -231,5 +231,9 @@ def test_the_embedded_judge_labels_a_run(run: Run) -> None:
 def test_progress_is_told_in_pairs(run: Run) -> None:
     told: list[tuple[int, int | None]] = []
     plan = large(run).plan(JUDGE, {})
-    run.execute(plan, stage(lambda _of: ScriptedJudge(lambda _pair: NOT_RELEVANT)), lambda *at: told.append(at))
+    run.execute(
+        plan,
+        stage(lambda _of: ScriptedJudge(lambda _pair: NOT_RELEVANT)),
+        lambda done, total, _note: told.append((done, total)),
+    )
     assert told == [(3 * done, len(EVERY)) for done in (QUERY_BLOCK, 2 * QUERY_BLOCK, len(QUERY_IDS))]

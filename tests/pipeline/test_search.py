@@ -273,7 +273,7 @@ def test_progress_counts_every_search(run: Run) -> None:
     run.execute(
         run.plan(SEARCH, {}),
         lambda tables, output: search(tables, output, PoolSettings(), retrievers=parts),
-        lambda done, total: told.append((done, total)),
+        lambda done, total, _note: told.append((done, total)),
     )
     assert told[-1] == (4, 4)
     assert [done for done, _ in told] == sorted(done for done, _ in told)

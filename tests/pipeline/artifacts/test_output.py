@@ -85,13 +85,13 @@ def test_facts_funnel_and_progress_reach_those_who_ask(run: Run) -> None:
     def work(_tables: Tables, output: Output) -> None:
         output.facts["caveat"] = "é"
         output.progress(1)
-        output.progress(2, 5)
+        output.progress(2, 5, "slow")
         output.count(FunnelStep("judge", "pairs", 5, "pairs", 3, {"torn": 2}))
 
     run.execute(run.plan(STAGE, {}), work, lambda *said: told.append(said))
     manifest = run.manifest(STAGE)
     assert manifest is not None
-    assert told == [(1, None), (2, 5)]
+    assert told == [(1, None, ""), (2, 5, "slow")]
     assert manifest.facts == {"caveat": "é"}
     assert manifest.funnel == [FunnelStep("judge", "pairs", 5, "pairs", 3, {"torn": 2})]
 

@@ -295,7 +295,7 @@ def test_progress_reaches_its_total(tmp_path: Path) -> None:
     path = write(tmp_path / "d.jsonl", lines(*({"id": n, "text": "word " * 500} for n in range(1000))))
     run, told = Run(str(tmp_path / "run")), []
     work = lambda _tables, output: ingest_documents(str(path), output, IngestSettings())  # noqa: E731
-    run.execute(run.plan(INGEST_DOCUMENTS, {}), work, lambda done, total: told.append((done, total)))
+    run.execute(run.plan(INGEST_DOCUMENTS, {}), work, lambda done, total, _note: told.append((done, total)))
     size = path.stat().st_size
     assert told == sorted(told)
     assert len(told) >= 3

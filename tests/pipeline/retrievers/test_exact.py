@@ -121,6 +121,28 @@ def test_devices_agree_on_a_larger_search(device: str, dtype: str) -> None:
     same(Hits(rows, scores), exact_search(queries, source, 420, CPU))
 
 
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("length", [1e-43, 1e-38, 1e-6, 1e6, 1e32])
+@pytest.mark.parametrize("longest", [1e-3, 1.0, 1e5])
+def test_any_length_gives_the_plain_answer(
+    engine: str, length: float, longest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "torch":
+        monkeypatch.setattr(exact, "gpu", lambda _: "cpu")
+    monkeypatch.setattr(candidates, "_CELLS", 600)
+    monkeypatch.setattr(torch_search, "_MOST_ROWS", 150)
+    vectors = made(1, "smooth", 500) * np.float32(longest)
+    queries = (made(2, "smooth", 4).astype(np.float64) * length).astype(np.float32)
+    same(exact_search(queries, vectors, 30, CPU), plain(queries, vectors, 30))
+
+
+def test_scores_beyond_float32_are_refused() -> None:
+    queries = made(2, "smooth", 3)
+    queries[1] *= 3e38
+    with pytest.raises(ValueError, match="query 1 could exceed float32"):
+        exact_search(queries, made(1, "smooth", 50), 7, CPU)
+
+
 def cached(root: Path, dtype: str, vectors: np.ndarray, shard_rows: int, names: list[str]) -> EmbeddingCache:
     kept = EmbeddingCache(str(root), dtype)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
@@ -238,8 +260,7 @@ def test_products_lie_within_their_error_bounds(seed: int, dimensions: int) -> N
     for half in (torch.float16, torch.bfloat16):
         kept = [torch.from_numpy(each).to(half).float() for each in (queries, vectors)]
         rounded = (kept[0] @ kept[1].T).to(half).double().numpy()
-        given = torch.from_numpy(queries)
-        bound = torch_search.product_error(given.double().norm(dim=1) * longest, given, longest, half).numpy()
+        bound = torch_search.product_error(torch.from_numpy(queries), longest, half).numpy()
         assert (np.abs(np.take_along_axis(rounded, true.rows, axis=1) - true.scores) <= bound[:, None]).all()
 
 
