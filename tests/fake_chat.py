@@ -155,10 +155,17 @@ class FakeChat:
         elif path == "/metrics":
             lines = [("queries", self.cache_queries), ("hits", self.cache_hits)]
             connection.answer(200, "".join(f'vllm:prefix_cache_{n}_total{{engine="0"}} {v}\n' for n, v in lines))
+        elif path == "/seen":  # for those who watch it from another process
+            connection.answer(200, self.seen())
         elif path == "/v1/chat/completions" and method == "POST":
             self._chat(connection, headers, json.loads(content))
         else:
             connection.answer(404, {"detail": "Not Found"})
+
+    def seen(self) -> dict[str, Any]:
+        """What came so far: requests, pairs answered, pairs answered more than once, and faults."""
+        twice = sum(times > 1 for times in self.served.values())
+        return {"requests": self.requests, "pairs": len(self.served), "twice": twice, "faults": dict(self.faults)}
 
     def _chat(self, connection: _Connection, headers: dict[str, str], body: dict[str, Any]) -> None:
         self.requests += 1
