@@ -45,7 +45,7 @@ def stats(
     if prune:
         console.print(f"{ledger.prune(None if 'all' in prune else prune):,} bytes freed")
     facts = _facts(run)
-    rows = [row for row in ledger.usage().to_pylist() if not facts or row["judge_id"] in facts["judge_ids"]]
+    rows = [row for row in ledger.usage().to_pylist() if not facts or _judged(row["judge_id"], facts["judge_ids"])]
     damaged = [place for row in rows for place in row.pop("damaged")]
     for row in rows:
         row["cost"] = _cost(row, settings.judge)
@@ -67,7 +67,7 @@ def prompt(
     heading: Annotated[str | None, typer.Option(help="Headings above the chunk.")] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Show the judge's prompt: judge.prompt, judge.mode and judge.rationale say which."""
+    """Show the prompt that judge.prompt and judge.mode name."""
     from pipeline.judges.asking import Asking  # noqa: PLC0415 (heavy)
     from pipeline.judges.prompt import Asked, load_prompt  # noqa: PLC0415
 
@@ -113,10 +113,13 @@ def export_batch(
 @app.command()
 def import_batch(
     run: RunArgument,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Output files of the service, in any order.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", help="Output files of the service, in any order.", exists=True, dir_okay=False),
+    ],
     assignments: SetOption = None,
 ) -> None:
-    """Keep a batch's answers, so that the next `darklode build` with these settings finds them."""
+    """Keep a batch's answers, so that the next build with these settings finds them."""
     from pipeline.judges.batch import read_batch, unjudged  # noqa: PLC0415 (heavy)
     from pipeline.judges.ledger import Ledger  # noqa: PLC0415
 
@@ -161,6 +164,11 @@ def _facts(run: str | None) -> dict[str, Any]:
     if manifest is None:
         raise ArtifactError(f"{run} has not been judged yet; run `darklode build` to the end")
     return manifest.facts
+
+
+def _judged(judge_id: str, of_run: list[str]) -> bool:
+    """Whether a run's verdicts are this judge's; theirs may name the threshold besides."""
+    return any(one == judge_id or one.startswith(f"{judge_id}:") for one in of_run)
 
 
 def _cost(row: dict[str, Any], prices: JudgeSettings) -> float | None:

@@ -85,7 +85,7 @@ class FakeChat:
     Attributes:
         url: base_url for a client.
         knows: what it does with a request: `choice`, `json`, `logprobs`; what it does not know it ignores, and what
-            it `refuses` it answers with 400. Without either it answers a judge's prompt with the bare label.
+            it `refuses` it answers with `refusal_status`. Without either it answers a judge's prompt with the label.
         says: makes the reply's text from the label, for models that say more than they are asked.
         latency: seconds of each answer; `slots` requests are worked on at once, the others wait.
         bodies: of all requests, while `remember` is set; `headers` likewise.
@@ -96,6 +96,7 @@ class FakeChat:
     labels: tuple[str, ...] = ("yes", "no")
     knows: frozenset[str] = frozenset({"choice", "json", "logprobs"})
     refuses: frozenset[str] = frozenset()
+    refusal_status: int = 400
     model: str = "fake"
     script: Script | None = None
     says: Callable[[str], str] | None = None
@@ -155,10 +156,17 @@ class FakeChat:
         elif path == "/metrics":
             lines = [("queries", self.cache_queries), ("hits", self.cache_hits)]
             connection.answer(200, "".join(f'vllm:prefix_cache_{n}_total{{engine="0"}} {v}\n' for n, v in lines))
+        elif path == "/seen":  # for those who watch it from another process
+            connection.answer(200, self.seen())
         elif path == "/v1/chat/completions" and method == "POST":
             self._chat(connection, headers, json.loads(content))
         else:
             connection.answer(404, {"detail": "Not Found"})
+
+    def seen(self) -> dict[str, Any]:
+        """What came so far: requests, pairs answered, pairs answered more than once, and faults."""
+        twice = sum(times > 1 for times in self.served.values())
+        return {"requests": self.requests, "pairs": len(self.served), "twice": twice, "faults": dict(self.faults)}
 
     def _chat(self, connection: _Connection, headers: dict[str, str], body: dict[str, Any]) -> None:
         self.requests += 1
@@ -222,7 +230,7 @@ class FakeChat:
         if body["model"] != self.model:
             return 404, {"error": {"message": f"The model {body['model']} does not exist.", "type": "NotFoundError"}}
         if any(asked[name] in body for name in self.refuses):
-            return 400, {"error": {"message": "unknown parameter", "code": "unknown_parameter"}}
+            return self.refusal_status, {"error": {"message": "unknown parameter", "code": "unknown_parameter"}}
         tokens = self._tokens(body)
         if tokens > self.longest:
             said = f"This model's maximum context length is {self.longest} tokens. However, you requested {tokens}"

@@ -69,7 +69,8 @@ class Asking:
 
     def estimate(self, user: str) -> tuple[int, int]:
         """Tokens of prompt and completion that a call may take at most, guessed high."""
-        return self._system_tokens + estimate_tokens(user), int(self._request.get("max_tokens") or 0)
+        most = self._request.get("max_tokens") or self._request.get("max_completion_tokens") or 0
+        return self._system_tokens + estimate_tokens(user), int(most)
 
     @cached_property
     def _system(self) -> Message:

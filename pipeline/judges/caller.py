@@ -15,13 +15,13 @@ from pipeline.errors import DarklodeError
 from pipeline.judges.budget import Budget
 from pipeline.judges.calls import Refused, completion_of
 from pipeline.judges.counters import Counters
-from pipeline.judges.replicas import Replica, Replicas, pause
+from pipeline.judges.replicas import BUSY, Replica, Replicas, pause
 from schemas.settings import JudgeSettings
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 _LOOK_AGAIN = 0.02
 _USAGE = ("prompt_tokens", "completion_tokens")
-_TURNED_AWAY = ("answered 429", "answered 503", "gave no answer")
+_TURNED_AWAY = (*BUSY, "gave no answer")
 
 Completion = Mapping[str, Any]
 

@@ -21,7 +21,7 @@ from pipeline.judges.cases import Cases, by_replica
 from pipeline.judges.clients import http_client
 from pipeline.judges.counters import Counters
 from pipeline.judges.pace import Pace
-from pipeline.judges.probe import probe
+from pipeline.judges.probe import patient, probe
 from pipeline.judges.prompt import load_prompt
 from pipeline.judges.reading import Reading, answered
 from pipeline.judges.replicas import Replica, Replicas, pause
@@ -106,7 +106,7 @@ class LlmJudge:
                     return await caller.send(replica, body)
 
                 try:
-                    return await probe(self._settings, self._prompt, complete)
+                    return await probe(self._settings, self._prompt, patient(complete))
                 except Transient as failure:
                     replicas.failed(replica, failure)
                     tries += 1

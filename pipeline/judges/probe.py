@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -19,6 +20,9 @@ _ELSEWHERE = "Describe the sea in one sentence."
 """A task whose answer is no label, unless the server holds the model to the labels."""
 
 _TRIES = 3
+_BETWEEN_TRIES = 0.5
+_UNKNOWN = ("answered 500", "answered 501")
+"""Some servers fail so on parameters that they do not know."""
 
 Complete = Callable[[bytes], Awaitable[Mapping[str, Any]]]
 """Sends a body and gives the completion; raises Transient, Refused or DarklodeError."""
@@ -31,9 +35,9 @@ async def probe(settings: JudgeSettings, prompt: Prompt, complete: Complete) -> 
         Transient: the server cannot be asked now.
         DarklodeError: it obeys no form, or answers the prompt with no label.
     """
-    said = ""
+    said, failure = "", None
     for form in _forms(settings):
-        asking = Asking(settings, prompt, form)
+        asking, failure = Asking(settings, prompt, form), None
         try:
             if form.mode == "text" or await _obeys(asking, complete):
                 reading = await _rehearse(asking, complete)
@@ -43,13 +47,31 @@ async def probe(settings: JudgeSettings, prompt: Prompt, complete: Complete) -> 
         except Refused as error:
             said = f"it refused, {error}"
         except Transient as error:
-            if not error.reason.startswith("answered 50"):
+            if error.reason not in _UNKNOWN:
                 raise
-            said = f"it {error.reason}"  # some servers fail on what they do not know
+            failure = error
+    if failure:
+        raise failure
     raise DarklodeError(
         f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {said}. Try "
         "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
     )
+
+
+def patient(complete: Complete) -> Complete:
+    """The same, asking again after errors that may be the server's way to say that it does not know a parameter."""
+
+    async def again(body: bytes) -> Mapping[str, Any]:
+        for _ in range(_TRIES - 1):
+            try:
+                return await complete(body)
+            except Transient as error:
+                if error.reason not in _UNKNOWN:
+                    raise
+                await asyncio.sleep(_BETWEEN_TRIES)
+        return await complete(body)
+
+    return again
 
 
 def _forms(settings: JudgeSettings) -> Iterator[Form]:

@@ -25,7 +25,8 @@ COMPACT_PARTS = 256
 class Remembered:
     """An asker with a ledger, as a judge.
 
-    A null verdict counts as known, once the pair was tried `attempts` times.
+    A null verdict counts as known, once the pair was tried `attempts` times; one that names no attempts was never
+    a reply (the server refused the pair, say), and counts at once.
 
     Args:
         asker: who is asked.
@@ -86,7 +87,7 @@ class Remembered:
 
     def _missing(self, pairs: pa.Table, held: Answered) -> NDArray[np.int64]:
         """Rows to ask for, each pair once."""
-        tried = pc.greater_equal(pc.fill_null(held.replies["attempts"], 1), self._attempts)
+        tried = pc.greater_equal(pc.fill_null(held.replies["attempts"], self._attempts), self._attempts)
         settled = pc.or_(pc.is_valid(held.replies["relevant"]), tried).to_numpy()
         rows = np.delete(np.arange(pairs.num_rows), held.rows[settled])
         return np.delete(rows, KeyIndex(pair_keys(pairs.take(pa.array(rows)))).repeats())

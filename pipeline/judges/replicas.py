@@ -17,6 +17,8 @@ from pipeline.judges.pace import Pace
 IN_A_ROW = 20
 """So many failures without a success between them, and a server counts as down."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+BUSY = ("answered 429", "answered 503")
+"""A server that says so is there, and may have turned away only what was too much."""
 
 
 @dataclass
@@ -51,7 +53,8 @@ class Replica:
     def failed(self, failure: Transient) -> bool:
         """It failed; whether that makes it count as down."""
         now = time.monotonic()
-        self._failures += 1
+        busy = failure.reason in BUSY and self.pace.limit > 1  # first fewer calls at once, then none
+        self._failures += not busy
         self.reason = failure.reason
         if self.failing_since is None:
             self.failing_since = now

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.artifacts.store import Store
 from pipeline.encoders.keys import Keys, keys_of
+from pipeline.errors import ArtifactError
 from pipeline.judges.port import REPLIES
 
 ENDING = ".parquet"
@@ -87,16 +88,17 @@ class VerdictPart:
     Raises:
         Damaged: it is torn, or holds something else than this judge's verdicts.
         FileNotFoundError: it was merged into another part, or pruned.
+        ArtifactError: the place cannot be read now.
     """
 
     def __init__(self, store: Store, name: str, judge_id: str) -> None:
+        self._store, self._name = store, name
         try:
-            source = store.filesystem.open_input_file(store.path(name))
-            self._file = pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
+            self._file = _open(store.filesystem.open_input_file(store.path(name)))
         except FileNotFoundError:
             raise
-        except (pa.ArrowException, OSError) as error:
-            raise Damaged(_first_line(error)) from error
+        except (pa.ArrowException, OSError):
+            self._file = self._whole()
         schema = self._file.schema_arrow
         if (schema.metadata or {}).get(b"judge_id") != judge_id.encode():
             raise Damaged("it holds no verdicts of this judge")
@@ -143,10 +145,30 @@ class VerdictPart:
         known = [name for name in columns if name in self._file.schema_arrow.names]
         try:
             found = self._file.read_row_groups(numbers, known)
-        except (pa.ArrowException, OSError) as error:
-            raise Damaged(_first_line(error)) from error
+        except (pa.ArrowException, OSError):
+            self._file = self._whole()
+            found = self._file.read_row_groups(numbers, known)
         arrays = [found[name] if name in known else pa.nulls(len(found), PART.field(name).type) for name in columns]
         return pa.table(arrays, schema=pa.schema([PART.field(name) for name in columns]))
+
+    def _whole(self) -> pq.ParquetFile:
+        """The part from memory, after it could not be read: a network that fails must not look like a torn part."""
+        try:
+            data = self._store.read(self._name)
+        except OSError as error:
+            raise ArtifactError(f"{self._store.path(self._name)} cannot be read: {_first_line(error)}") from error
+        if data is None:
+            raise FileNotFoundError(self._name)
+        try:
+            found = _open(pa.BufferReader(data))
+            found.read()
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(_first_line(error)) from error
+        return found
+
+
+def _open(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
 
 
 def _silent(rows: pa.Table) -> bool:

@@ -25,6 +25,7 @@ START_SECONDS = 120
 CLONED = ("flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
 
 Environment = Mapping[str, str]
+Call = Callable[..., "Outcome"]
 
 
 @dataclass(frozen=True)

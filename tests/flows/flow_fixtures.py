@@ -5,7 +5,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import PREFECT, Environment, SampleRun, answers, background, build_command, built, free_port, wait_for
+from commands import (
+    PREFECT,
+    Call,
+    Environment,
+    Outcome,
+    SampleRun,
+    answers,
+    background,
+    build_command,
+    built,
+    free_port,
+    wait_for,
+)
+
+from flows import cli
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """`darklode` in this process, for commands that start no flow; so wide that no cell is folded."""
+    monkeypatch.setattr(cli.console, "width", 1000)
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["darklode", *map(str, arguments)])
+        code = cli.guarded()
+        return Outcome(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

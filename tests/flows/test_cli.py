@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import yaml
 from commands import (
     DARKLODE,
     START_SECONDS,
+    Call,
     Environment,
     Outcome,
     SampleRun,
@@ -39,21 +39,6 @@ pytestmark = pytest.mark.server
 STAGES = "ingest_documents ingest_queries clean split chunk search pool judge triplets audit".split()
 COMMANDS = "build audit status query export pool doctor cache".split()
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-
-Call = Callable[..., Outcome]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """`darklode` in this process, for commands that start no flow; so wide that no cell is folded."""
-    monkeypatch.setattr(cli.console, "width", 1000)
-
-    def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr("sys.argv", ["darklode", *map(str, arguments)])
-        code = cli.guarded()
-        return Outcome(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -267,7 +252,7 @@ def test_help_names_every_option(call: Call, command: str) -> None:
 def test_help_of_the_whole_lists_the_commands(call: Call) -> None:
     shown = call("--help")
     assert shown.code == 0
-    assert re.findall(r"^│ (\w+)  ", shown.out, re.M) == COMMANDS
+    assert re.findall(r"^│ (\w+)  ", shown.out, re.M) == [*COMMANDS, "judge"]
     assert re.fullmatch(r"darklode \d+\.\d+\.\d+\n", call("--version").out)
 
 

@@ -1,7 +1,6 @@
 """What of docker-compose.yml runs without containers: its PostgreSQL, Prefect server, deployments and worker."""
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -114,7 +113,7 @@ def test_the_composition_without_containers_runs_the_sample(
                 "build-benchmark/local",
                 "--watch",
                 "--param",
-                f"out={json.dumps(str(out))}",
+                f"out={out}",
             ]
             done = run_command(run, client, site)
         assert done.code == 0, done

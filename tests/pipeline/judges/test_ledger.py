@@ -21,7 +21,7 @@ from scripted_asker import pairs, replies
 from scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, Said
 
 from pipeline.errors import ArtifactError
-from pipeline.judges import compaction, ledger
+from pipeline.judges import compaction, ledger, verdict_parts
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.port import REPLIES
 
@@ -235,6 +235,28 @@ def test_a_part_whose_replies_turn_out_torn_is_skipped_from_then_on(kept: Ledger
     parts(kept)[0].write_bytes(data)
     assert known.lookup(pairs((0, 0), (1, 1))).rows.tolist() == [1]
     assert len(known.damaged) == 1
+
+
+def test_a_place_that_fails_for_a_moment_costs_no_part(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.append(JUDGE, pairs((1, 1)), replies(saying("kept")))
+    opened = verdict_parts._open
+
+    def fails(source: pa.NativeFile) -> pq.ParquetFile:
+        if isinstance(source, pa.BufferReader):
+            return opened(source)
+        raise OSError("the network is down")
+
+    monkeypatch.setattr(verdict_parts, "_open", fails)
+    known = kept.open(JUDGE)
+    assert known.lookup(pairs((1, 1))).replies["raw_reply"].to_pylist() == ["kept"]
+    assert known.damaged == []
+
+    def unreadable(*_: object) -> None:
+        raise OSError("the network is down")
+
+    monkeypatch.setattr(type(kept.store), "read", unreadable)
+    with pytest.raises(ArtifactError, match="cannot be read: the network is down"):
+        kept.open(JUDGE)
 
 
 def test_parts_of_other_versions_are_read(kept: Ledger) -> None:

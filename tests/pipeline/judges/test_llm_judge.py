@@ -19,7 +19,7 @@ import pytest
 from fake_chat import FAULTS, PROSE, FakeChat, Request, at_random, label_of, probabilities
 
 from pipeline.errors import DarklodeError, MissingPart, SettingsError
-from pipeline.judges import caller, replicas
+from pipeline.judges import caller, probe, replicas
 from pipeline.judges.asker import Answered
 from pipeline.judges.cases import by_replica
 from pipeline.judges.llm import LlmJudge
@@ -118,6 +118,20 @@ def test_the_form_that_the_server_obeys_is_found(knows: set[str], refuses: set[s
     known = [shares["yes"] if "logprobs" in form else None for shares in expected]
     assert [one["probability"] for one in said] == pytest.approx(known)
     assert {(one["error"], one["truncated"], one["attempts"]) for one in said} == {(None, False, 1)}
+
+
+def test_a_server_that_fails_on_what_it_does_not_know_is_asked_in_another_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_BETWEEN_TRIES", 0.01)
+    with FakeChat(refuses=frozenset({"choice"}), refusal_status=500) as server:
+        assert ":json+logprobs:" in judge_of(server).judge_id
+
+
+@pytest.mark.parametrize("fault", FAULTS[:6])
+def test_a_server_that_is_not_ready_is_waited_for(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller, "FIRST_WAIT", 0.02)
+    monkeypatch.setattr(probe, "_BETWEEN_TRIES", 0.01)
+    with FakeChat(script=lambda request: fault if request.number < 3 else None, hang_seconds=2) as server:
+        assert ":choice+logprobs:" in judge_of(server, timeout=0.2).judge_id
 
 
 def test_a_call_is_system_then_query_then_chunk_with_the_servers_parameters() -> None:
@@ -367,15 +381,18 @@ def test_calls_under_way_stay_within_the_limit_and_reach_it() -> None:
         assert server.most_at_once == 40
 
 
-def test_the_pace_follows_a_server_that_turns_calls_away(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", ["429", "503"])
+def test_the_pace_follows_a_server_that_turns_calls_away(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caller, "FIRST_WAIT", 0.02)
-    with FakeChat(latency=0.02) as server:
-        judge = judge_of(server, max_in_flight=200)
+    lines: list[str] = []
+    with FakeChat(latency=0.1) as server:
+        judge = LlmJudge(JudgeSettings(kind="llm", model="fake", base_url=server.url), lines.append)
         assert judge.judge_id
-        server.script = lambda _request: "503" if server.working >= 8 else None
-        ask(judge, pairs_of(40, 25))
+        server.script = lambda _request: status if server.working >= 8 else None
+        ask(judge, pairs_of(20, 20))
         assert judge._paces[0].limit < 40
-        assert sum(server.served.values()) == 1000 + PROBES
+        assert sum(server.served.values()) == 400 + PROBES
+    assert lines == []
 
 
 def test_counters_add_up() -> None:

@@ -80,6 +80,14 @@ def test_every_pair_is_asked_once_and_answered_in_order(
     assert (silent.asked, again.asked, again.hits) == ([], 0, len(every))
 
 
+def test_a_null_without_attempts_is_not_asked_again(kept: Ledger) -> None:
+    refused = {"error": "the server refused the pair"}
+    judged(Remembered(ScriptedAsker(lambda _pair: refused), kept, 3), pairs((1, 1)))
+    again = ScriptedAsker()
+    assert judged(Remembered(again, kept, 3), pairs((1, 1))) == replies(refused).to_pylist()
+    assert again.asked == []
+
+
 def test_what_is_asked_keeps_the_order_of_the_pairs(kept: Ledger) -> None:
     asker = ScriptedAsker()
     judged(Remembered(asker, kept), pairs((1, 1), (1, 5)))

@@ -1,0 +1,32 @@
+"""The prefix cache's hit rate from a server's metrics."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+from fake_chat import FakeChat
+
+from pipeline.judges.metrics import PrefixCache
+
+
+def ask(server: FakeChat, text: str) -> None:
+    messages = [{"role": "system", "content": "s" * 4000}, {"role": "user", "content": text}]
+    body = json.dumps({"model": server.model, "messages": messages}).encode()
+    urllib.request.urlopen(f"{server.url}/chat/completions", body).close()
+
+
+def test_the_rate_counts_from_the_beginning_on_and_over_all_servers() -> None:
+    with FakeChat() as one, FakeChat() as other:
+        ask(one, "before")
+        cache = PrefixCache([one.url, other.url])
+        assert cache.hit_rate is None
+        ask(one, "a")
+        asked = one._tokens({"messages": [{"content": "s" * 4000}, {"content": "a"}]})
+        assert cache.hit_rate == 1000 / asked
+        ask(other, "a")
+        assert cache.hit_rate == 1000 / (2 * asked)
+
+
+def test_a_server_without_metrics_has_no_rate() -> None:
+    assert PrefixCache(["http://127.0.0.1:1/v1"]).hit_rate is None
