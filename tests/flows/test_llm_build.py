@@ -1,0 +1,101 @@
+"""Builds with a language-model judge behind a real socket: killed and continued, and with a key that nobody sees."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import DARKLODE, Environment, build_command, built, run_command, tables_of, wait_for
+from fake_chat import FakeChat, at_random
+
+from pipeline.artifacts import Run
+
+pytest_plugins = ["flow_fixtures"]
+pytestmark = pytest.mark.server
+
+KEY = "sk-never-to-be-seen-123"
+IN_FLIGHT = 32
+
+
+@pytest.fixture(scope="module")
+def keyed(served: Environment) -> Environment:
+    return dict(served) | {"JUDGE_KEY": KEY}
+
+
+def judged(out: Path, server: FakeChat, cache: Path, *more: str) -> list[str]:
+    chosen = {
+        "judge.kind": "llm",
+        "judge.model": server.model,
+        "judge.base_url": server.url,
+        "judge.key_env": "JUDGE_KEY",
+        "judge.max_in_flight": IN_FLIGHT,
+        "judge.timeout": 2,
+        "pool.retrievers": "[bm25, ppmi]",
+        "pool.depth": 8,
+        "cache.root": cache,
+    }
+    return build_command(out, *(word for key, value in chosen.items() for word in ("--set", f"{key}={value}")), *more)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(keyed: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with FakeChat(key=KEY) as server:
+        built(judged(folder / "run", server, folder / "cache"), keyed)
+        assert max(server.served.values()) == 1
+    return folder
+
+
+def assert_same(ours: Path, theirs: Path) -> None:
+    """The same tables; what a verdict took, which depends on the server's cache and its failures, aside."""
+    left, right = (
+        {name: data for name, data in tables_of(folder).items() if not name.startswith("verdicts/")}
+        for folder in (ours, theirs)
+    )
+    assert left == right
+    took = "prompt_tokens, completion_tokens, cached_tokens, attempts"
+    question = f"SELECT * EXCLUDE ({took}) FROM verdicts ORDER BY tenant, query_id, chunk_id"
+    verdicts = [Run(str(folder)).tables("verdicts").sql(question) for folder in (ours, theirs)]
+    assert verdicts[0].equals(verdicts[1])
+    assert verdicts[0].num_rows > 2000
+
+
+def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    with FakeChat(key=KEY, latency=0.05, slots=IN_FLIGHT, script=at_random(1, 0.1), hang_seconds=3) as server:
+        command = judged(tmp_path / "run", server, tmp_path / "cache")
+        for kill in (1, 2):
+            with (tmp_path / "log").open("wb") as log:
+                process = subprocess.Popen(command, env=dict(keyed), stdout=log, stderr=log)
+            seen = len(server.served)
+            try:
+                wait_for(lambda seen=seen: len(server.served) > seen + 300, f"calls before kill {kill}")  # type: ignore[misc]
+            finally:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            assert not (tmp_path / "run" / "manifests" / "judge.json").exists()
+        built(command, keyed)
+        again = sum(server.served.values()) - len(server.served)
+        # Calls under way, and replies of half a second that waited for their part of the ledger.
+        assert again <= 2 * (IN_FLIGHT + IN_FLIGHT / 0.05)
+    assert_same(tmp_path / "run", undisturbed / "run")
+
+
+def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    with FakeChat(key=KEY) as server:
+        built(judged(tmp_path / "run", server, undisturbed / "cache"), keyed)
+        assert server.requests < 10, "the probe alone"
+    assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
+
+
+def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    with FakeChat(key="sk-another") as server:
+        outcome = run_command(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)
+    assert outcome.code == 1
+    assert "refused the key in JUDGE_KEY" in outcome.err
+    assert KEY not in outcome.out + outcome.err
+    stats = run_command([DARKLODE, "judge", "stats", str(undisturbed / "run")], keyed)
+    assert KEY not in stats.out + stats.err
+    folders = [undisturbed, tmp_path, Path(keyed["PREFECT_HOME"]).parent]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files), "Prefect's records are among them"
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
