@@ -160,7 +160,8 @@ def report(figures: dict[str, Any]) -> str:
 
 {machine()}.
 Client and server share the machine, two processes on {figures["cores"]} cores, with whatever else runs there: rates by
-the wall clock are lower bounds, those by processor time are less disturbed. Load average at the end of parts: {", ".join(f"{name} {average}" for name, average in load.items())}.
+the wall clock are lower bounds, those by processor time are less disturbed. Load average at the end of parts:
+{", ".join(f"{name} {average}" for name, average in load.items())}.
 
 ## A server that answers at once, {SLOTS} calls under way
 
