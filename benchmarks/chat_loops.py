@@ -37,7 +37,7 @@ def serving(**options: object) -> Iterator[str]:
 
 
 def seen(base_url: str) -> dict[str, Any]:
-    """What came to the server so far."""
+    """What came to the server since the last look."""
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/seen") as answer:
         found: dict[str, Any] = json.load(answer)
     return found

@@ -111,6 +111,7 @@ def faults(pairs: int) -> dict[str, Any]:
         options = {"faults": share, "hang": 5} if share else {}
         with serving(latency=LATENCY, slots=SLOTS, **options) as url, tempfile.TemporaryDirectory() as scratch:
             asker, judge = judge_of(url, Path(scratch), timeout=2, attempts=5)
+            seen(url)  # the server forgets how it was probed
             began = time.perf_counter()
             tables.append(asyncio.run(judge.judge(block)))
             counters = asker.counters
@@ -157,9 +158,10 @@ def report(figures: dict[str, Any]) -> str:
     )
     return f"""# The language-model judge, beside the model
 
-{machine()}. Client and server share the machine, two processes on {figures["cores"]} cores, with whatever else runs
-there: rates by the wall clock are lower bounds, those by processor time are less disturbed. Load average at the end of
-each part: {", ".join(f"{name} {average}" for name, average in load.items())}.
+{machine()}.
+Client and server share the machine, two processes on {figures["cores"]} cores, with whatever else runs there: rates by
+the wall clock are lower bounds, those by processor time are less disturbed. Load average at the end of parts:
+{", ".join(f"{name} {average}" for name, average in load.items())}.
 
 ## A server that answers at once, {SLOTS} calls under way
 
@@ -182,6 +184,9 @@ Share of all prompt tokens that a prefix cache with blocks of {prefixes.BLOCK} t
 {prefixes.TOGETHER} prompts computed at a time, of which none can use what another computes.
 
 {markdown_table(["prompt", "mean tokens", "cache, tokens", "order", "served"], shares)}
+
+Nearly all of it is the system text with its examples, which any order shares. The order adds the query and the titles:
+little, and only where the cache is small.
 
 ## Faults
 

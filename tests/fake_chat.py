@@ -164,9 +164,13 @@ class FakeChat:
             connection.answer(404, {"detail": "Not Found"})
 
     def seen(self) -> dict[str, Any]:
-        """What came so far: requests, pairs answered, pairs answered more than once, and faults."""
+        """What came since the last look: requests, pairs answered, pairs answered more than once, and faults."""
         twice = sum(times > 1 for times in self.served.values())
-        return {"requests": self.requests, "pairs": len(self.served), "twice": twice, "faults": dict(self.faults)}
+        found = {"requests": self.requests, "pairs": len(self.served), "twice": twice, "faults": dict(self.faults)}
+        self.requests = 0
+        self.served.clear()
+        self.faults.clear()
+        return found
 
     def _chat(self, connection: _Connection, headers: dict[str, str], body: dict[str, Any]) -> None:
         self.requests += 1

@@ -18,7 +18,8 @@ from pipeline.judges.counters import Counters
 from pipeline.judges.replicas import BUSY, Replica, Replicas, pause
 from schemas.settings import JudgeSettings
 
-FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
+FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
+"""Short: a server that turns calls away is called less, and one that is down not at all, by other means."""
 _LOOK_AGAIN = 0.02
 _USAGE = ("prompt_tokens", "completion_tokens")
 _TURNED_AWAY = (*BUSY, "gave no answer")

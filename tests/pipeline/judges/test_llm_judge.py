@@ -134,6 +134,11 @@ def test_a_server_that_is_not_ready_is_waited_for(fault: str, monkeypatch: pytes
         assert ":choice+logprobs:" in judge_of(server, timeout=0.2).judge_id
 
 
+def test_one_slip_of_the_server_does_not_change_the_form() -> None:
+    with FakeChat(script=lambda request: "wrong label" if request.number == 1 else None) as server:
+        assert ":choice+logprobs:" in judge_of(server).judge_id
+
+
 def test_a_call_is_system_then_query_then_chunk_with_the_servers_parameters() -> None:
     with FakeChat() as server:
         ask(judge_of(server, parameters={"seed": 7, "temperature": None, "chat_template_kwargs": {"x": False}}))
