@@ -1,6 +1,6 @@
 """A build over a million chunks: time and peak memory per stage, with 384-dimensional vectors from a fast endpoint.
 
-    python -m benchmarks.million [--copies 27] [--work DIR]
+    python -m benchmarks.million [--copies 30] [--work DIR]
 
 The vectors are made up by a server of this benchmark in a process of its own: what is measured is everything around a
 model. Needs ../shared/collections and 10 GB of disk. Writes benchmarks/results/million.md and million.json.
@@ -84,7 +84,7 @@ def measure(work: Path, copies: int) -> tuple[dict[str, Measured], Run]:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--copies", type=int, default=27)
+    parser.add_argument("--copies", type=int, default=30)
     parser.add_argument("--work", type=Path, default=None)
     arguments = parser.parse_args()
     work = arguments.work or Path(tempfile.mkdtemp(prefix="darklode-million-"))
