@@ -1,6 +1,5 @@
 """Labels for the pool: each candidate goes to the judge with its query."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,8 +8,9 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from pipeline.corpora import Digest, TenantChunks, tenants
+from pipeline.judges.background import Background
 from pipeline.judges.pairs import pair_blocks
-from pipeline.judges.port import REPLIES, Judge
+from pipeline.judges.port import REPLIES, Judge, Live
 from schemas.settings import JudgeSettings
 from schemas.tables import QRELS, VERDICTS
 
@@ -40,15 +40,16 @@ def judge(
     """
     counts, judge_ids, total = Counter[str](), set(), tables.rows("pool")
     judges: list[Judge] = []
-    with asyncio.Runner() as runner:  # one loop for all blocks, so that a judge can keep its connections
+    with Background() as background:
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
             asked = judge_for(chunks)
             judge_ids.add(asked.judge_id)
             judges += [asked] if asked not in judges else []  # one may serve several tenants
             for pairs in pair_blocks(tables, chunks):
-                counts.update(_judge_block(output, asked, pairs, runner))
-                output.progress(counts.total(), total)
+                tell = _Teller(output, asked, counts.total(), total)
+                counts.update(_judge_block(output, asked, pairs, background, tell))
+                output.progress(counts.total(), total, tell.note)
     _record(output, counts)
     noted = Counter[str]()
     for one in judges:
@@ -56,13 +57,33 @@ def judge(
     output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
 
 
-def _judge_block(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.Runner) -> dict[str, int]:
+class _Teller:
+    """Tells of a block that takes long, where the judge says how far it is."""
+
+    def __init__(self, output: Output, asked: Judge, before: int, total: int) -> None:
+        self._output, self._before, self._total = output, before, total
+        self._live: Live | None = getattr(asked, "live", None)
+        self._start = self._live.answered if self._live else 0
+
+    @property
+    def note(self) -> str:
+        """What the judge says of itself."""
+        return self._live.note if self._live else ""
+
+    def __call__(self) -> None:
+        answered = self._live.answered - self._start if self._live else 0
+        self._output.progress(self._before + answered, self._total, self.note)
+
+
+def _judge_block(
+    output: Output, asked: Judge, pairs: pa.Table, background: Background, tell: Callable[[], None]
+) -> dict[str, int]:
     """Judge a block unless that was done before; how many pairs are relevant, not relevant and unreadable."""
     digest = Digest(len(_BASIS))
     digest.update(pairs.select(_BASIS).columns)
     with output.unit(f"{pairs['tenant'][0]}/{pairs['query_id'][0]}", f"{asked.judge_id} {digest.hexdigest()}") as unit:
         if not unit.done:
-            verdicts = _verdicts(asked.judge_id, pairs, runner.run(asked.judge(pairs)))
+            verdicts = _verdicts(asked.judge_id, pairs, background.run(asked.judge(pairs), tell))
             output.write("verdicts", verdicts)
             output.write("qrels", _qrels(verdicts))
             unit.facts = _counts(verdicts["relevant"])

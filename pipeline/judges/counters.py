@@ -50,6 +50,13 @@ class Counters:
         if not self._marks or now - self._marks[-1][0] > _WINDOW / 20:
             self._marks = [mark for mark in self._marks if now - mark[0] < _WINDOW] + [(now, self.answered)]
 
+    def __str__(self) -> str:
+        """For a progress bar."""
+        if self.paused:
+            return self.paused
+        spent = f"{self.cost:.2f} spent" if self.cost else f"{self.prompt_tokens + self.completion_tokens:,} tokens"
+        return f"{self.pairs_per_second:,.0f}/s, {self.in_flight} in flight, {self.nulls:,} null, {spent}"
+
     @property
     def pairs_per_second(self) -> float:
         """Over the last ten seconds; 0 before there is anything to count."""

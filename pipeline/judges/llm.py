@@ -20,6 +20,7 @@ from pipeline.judges.caller import Caller, backoff
 from pipeline.judges.cases import Cases, by_replica
 from pipeline.judges.clients import http_client
 from pipeline.judges.counters import Counters
+from pipeline.judges.metrics import PrefixCache
 from pipeline.judges.pace import Pace
 from pipeline.judges.probe import patient, probe
 from pipeline.judges.prompt import load_prompt
@@ -65,6 +66,16 @@ class LlmJudge:
             DarklodeError: no server can be reached, or none can judge.
         """
         return self.asking.judge_id
+
+    @property
+    def note(self) -> str:
+        """The counters in a line, with the prefix cache's hit rate where the servers tell it."""
+        rate = self._prefix_cache.recent_rate
+        return ", ".join(filter(None, [str(self.counters), "" if rate is None else f"prefix cache {rate:.0%}"]))
+
+    @cached_property
+    def _prefix_cache(self) -> PrefixCache:
+        return PrefixCache(self._settings.base_url)
 
     @cached_property
     def asking(self) -> Asking:

@@ -35,6 +35,18 @@ REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*V
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
 
 
+class Live(Protocol):
+    """How far a judge is: an attribute `live` that a judge may have."""
+
+    @property
+    def answered(self) -> int:
+        """Pairs with a reply so far, over all batches."""
+
+    @property
+    def note(self) -> str:
+        """What else a person may want to know, in a line."""
+
+
 class Judge(Protocol):
     """Decides whether chunks are relevant to queries.
 

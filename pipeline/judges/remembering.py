@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pipeline.encoders.keys import KeyIndex
 from pipeline.judges.asker import Answered, Asker
 from pipeline.judges.known import Known
 from pipeline.judges.ledger import Ledger
+from pipeline.judges.port import Live
 from pipeline.judges.verdict_parts import pair_keys
 
 FLUSH_SECONDS = 0.5
@@ -40,7 +42,7 @@ class Remembered:
         self.hits = 0
         """Pairs that cost no call: the ledger had them, or they came twice in a batch."""
         self.asked = 0
-        """Pairs that were put to the asker."""
+        """Pairs that the asker replied to."""
 
     @property
     def judge_id(self) -> str:
@@ -51,6 +53,16 @@ class Remembered:
     def facts(self) -> dict[str, int]:
         """`hits` and `asked`, for the stage's record."""
         return {"hits": self.hits, "asked": self.asked}
+
+    @property
+    def live(self) -> Live:
+        """Pairs from the ledger and those answered now; the note is the asker's, where it has one."""
+        return _Live(self)
+
+    @property
+    def asker(self) -> Asker:
+        """Who is asked."""
+        return self._asker
 
     @property
     def damaged(self) -> list[str]:
@@ -93,7 +105,7 @@ class Remembered:
         return np.delete(rows, KeyIndex(pair_keys(pairs.take(pa.array(rows)))).repeats())
 
     async def _ask(self, pairs: pa.Table) -> None:
-        held = _Held(pairs.select(["query_hash", "chunk_hash"]))
+        held = _Held(self, pairs.select(["query_hash", "chunk_hash"]))
         taking = asyncio.create_task(held.take(self._asker.ask(pairs)))
         try:
             while not taking.done():
@@ -104,18 +116,29 @@ class Remembered:
         finally:
             taking.cancel()
             await asyncio.wait({taking})
-            self.asked += held.replies
             if held:
                 self._ledger.append(self.judge_id, *held.release())
+
+
+@dataclass(frozen=True)
+class _Live:
+    of: Remembered
+
+    @property
+    def answered(self) -> int:
+        return self.of.hits + self.of.asked
+
+    @property
+    def note(self) -> str:
+        return str(getattr(self.of.asker, "note", ""))
 
 
 class _Held:
     """Replies on their way into the ledger."""
 
-    def __init__(self, hashes: pa.Table) -> None:
-        self._hashes = hashes
+    def __init__(self, owner: Remembered, hashes: pa.Table) -> None:
+        self._owner, self._hashes = owner, hashes
         self._waiting: list[Answered] = []
-        self.replies = 0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -123,7 +146,7 @@ class _Held:
     async def take(self, replies: AsyncIterator[Answered]) -> None:
         async for answered in replies:
             self._waiting.append(answered)
-            self.replies += len(answered.rows)
+            self._owner.asked += len(answered.rows)
 
     def release(self) -> tuple[pa.Table, pa.Table]:
         """The hashes and the replies that wait."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.judges.port import REPLIES, Judge
+from pipeline.judges.port import REPLIES, Judge, Live
 
 
 class Thresholded:
@@ -23,6 +23,17 @@ class Thresholded:
     def judge_id(self) -> str:
         """The judge's, and the threshold."""
         return f"{self._judge.judge_id}:{self._threshold:g}"
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The judge's."""
+        found: dict[str, int] = getattr(self._judge, "facts", {})
+        return found
+
+    @property
+    def live(self) -> Live | None:
+        """The judge's."""
+        return getattr(self._judge, "live", None)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
         """See the port."""
