@@ -11,6 +11,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from flows import tools
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
+from flows.reporting import reporter
 from flows.spreading import spreading
 from flows.steps import Step, run_step
 from pipeline import statistics
@@ -42,6 +43,7 @@ def build_benchmark(
     out: str,
     preset: str = DEFAULT_PRESET,
     settings: dict[str, Any] | None = None,
+    estimate: bool = False,
 ) -> None:
     """Build a labelled dataset; run again, it does only what changed.
 
@@ -51,6 +53,7 @@ def build_benchmark(
         out: the run's folder or s3:// prefix.
         preset: where the settings start from.
         settings: what differs from the preset, as nested sections.
+        estimate: stop before the judge, and show what judging will take by a sample of its calls.
     """
     chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
     run = Run(out)
@@ -58,6 +61,9 @@ def build_benchmark(
         record(run, docs, queries, chosen)
         tools.fetch_models(chosen)
         for step in steps(docs, queries, chosen, spread):
+            if estimate and step.stage is JUDGE:
+                show_estimate(run, chosen)
+                return
             run_step(run, step)
         finish(run, chosen)
 
@@ -106,6 +112,13 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         audit_step(settings),
     ]
+
+
+def show_estimate(run: Run, settings: Settings) -> None:
+    """Say what judging will take."""
+    found = tools.judge_estimate(settings, run.tables("queries", "chunks", "pool")).table()
+    create_table_artifact(found.to_pylist(), key="judge-estimate", description=run.store.url)
+    reporter().table("What judging will take", found)
 
 
 def finish(run: Run, settings: Settings) -> None:

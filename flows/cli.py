@@ -69,6 +69,9 @@ def build(
     keep_all_queries: Annotated[
         bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
     ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Stop before the judge: pairs, tokens, time and cost from 50 calls.")
+    ] = False,
 ) -> None:
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
@@ -77,7 +80,9 @@ def build(
         from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)
 
         ready()
-        build_benchmark(docs, queries, out, preset, settings.model_dump(mode="json"))
+        build_benchmark(docs, queries, out, preset, settings.model_dump(mode="json"), estimate)
+    if estimate:
+        return
     _summarise(Run(out), settings)
 
 

@@ -63,6 +63,10 @@ class Bars:
             self._task = None
         console.print(line(stage, manifest, redone))
 
+    def table(self, title: str, rows: pa.Table) -> None:
+        """Print it."""
+        show(rows, title)
+
 
 class Lines:
     """One line when a stage starts and one when it ends, for logs and pipes."""
@@ -87,6 +91,10 @@ class Lines:
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """Say what came out."""
         console.print(line(stage, manifest, redone), soft_wrap=True)
+
+    def table(self, title: str, rows: pa.Table) -> None:
+        """Print it."""
+        show(rows, title)
 
 
 def line(stage: str, manifest: Manifest, redone: bool) -> str:

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
+import pyarrow as pa
+
 from pipeline.artifacts import Manifest
 
 
@@ -20,6 +22,9 @@ class Reporter(Protocol):
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """It is complete; not redone means that an earlier result stands."""
 
+    def table(self, title: str, rows: pa.Table) -> None:
+        """Something to look at besides."""
+
 
 class Silent:
     """Tells nobody."""
@@ -31,6 +36,9 @@ class Silent:
         """Say nothing."""
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """Say nothing."""
+
+    def table(self, title: str, rows: pa.Table) -> None:
         """Say nothing."""
 
 

@@ -7,11 +7,13 @@ from functools import cache
 from typing import Any
 
 from flows.config import nearest
+from pipeline.artifacts import Tables
 from pipeline.corpora import TenantChunks
 from pipeline.encoders.registry import fetch
 from pipeline.errors import SettingsError
 from pipeline.judges.cross_encoder import CrossEncoderJudge
 from pipeline.judges.embedded import EmbeddedJudge
+from pipeline.judges.estimate import Estimate, estimate
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.llm import LlmJudge
 from pipeline.judges.port import Judge
@@ -121,6 +123,19 @@ def judge_for(settings: Settings) -> Callable[[TenantChunks], Judge]:
         return Thresholded(Remembered(LlmJudge(given, _LOG.warning), ledger, given.attempts), given.threshold)
 
     return lambda _chunks: remembered()
+
+
+def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
+    """What judging a run's pool will take.
+
+    Raises:
+        SettingsError: the judge is no language model: the others cost nothing but time.
+    """
+    given = settings.judge
+    if given.kind != "llm":
+        raise SettingsError(f"--estimate is for judge.kind llm, not {given.kind}")
+    asker, ledger = LlmJudge(given, _LOG.warning), Ledger(settings.cache.root)
+    return estimate(tables, asker, ledger, given, seed=settings.seed)
 
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:

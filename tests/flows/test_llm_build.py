@@ -1,5 +1,6 @@
 """Builds with a language-model judge behind a real socket: killed and continued, and with a key that nobody sees."""
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.server
 
 KEY = "sk-never-to-be-seen-123"
 IN_FLIGHT = 32
+PROBES = 2
+"""Calls that find out which form of answer a server obeys."""
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +86,28 @@ def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed
 def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key=KEY) as server:
         built(judged(tmp_path / "run", server, undisturbed / "cache"), keyed)
-        assert server.requests < 10, "the probe alone"
+        assert server.requests == PROBES
     assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
+
+
+def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
+    with FakeChat(key=KEY) as server:
+        prices = ["--set", "judge.prompt_price_per_million=2", "--set", "judge.completion_price_per_million=4"]
+        command = judged(tmp_path / "run", server, tmp_path / "cache", *prices)
+        shown = built([*command, "--estimate"], keyed)
+        assert len(server.served) == 50 + PROBES
+        assert re.search(rf"^pairs +{pairs:,}$", shown, re.M)
+        cost = float(re.search(r"^cost +([\d.]+)$", shown, re.M)[1])  # type: ignore[index]
+        assert not (tmp_path / "run" / "manifests" / "judge.json").exists()
+        built(command, keyed)
+        assert sum(times > 1 for times in server.served.values()) == PROBES, "the sample is not asked for again"
+    took = (
+        Run(str(tmp_path / "run"))
+        .tables("verdicts")
+        .sql("SELECT sum(2 * prompt_tokens + 4 * completion_tokens) / 1e6 AS cost FROM verdicts")
+    )
+    assert cost == pytest.approx(took["cost"][0].as_py(), rel=0.2)
 
 
 def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
