@@ -2,37 +2,75 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import FunnelStep, Output, Stage, Tables
+from pipeline.artifacts import FunnelStep, Output, Stage, Tables, Unit
 from pipeline.corpora import Digest, TenantChunks, tenants
-from pipeline.judges.pairs import pair_blocks
+from pipeline.judges.adaptive.evidence import gather
+from pipeline.judges.adaptive.rounds import Rounds
+from pipeline.judges.pairs import PoolPairs, pair_blocks, pool_pairs
 from pipeline.judges.port import REPLIES, Judge
 from schemas.settings import JudgeSettings
-from schemas.tables import QRELS, VERDICTS
+from schemas.tables import QRELS, STOPPING, UNJUDGED, VERDICTS
 
 JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "qrels"))
+
+ADAPTIVE_JUDGE = replace(JUDGE, reads=(*JUDGE.reads, "rankings"), writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name))
+"""The same stage with `judge.depth` adaptive."""
+
+PART_ROWS = 1 << 18
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
 
-def judge(
-    tables: Tables, output: Output, settings: JudgeSettings, *, judge_for: Callable[[TenantChunks], Judge]
-) -> None:
-    """Write a verdict for every pair of the pool, and a relevance for every verdict that could be read.
+@dataclass(frozen=True)
+class _Asked:
+    """A tenant's judge, and where its verdicts go."""
 
-    One unit per block of queries: a killed run goes on with the next block, and a block whose pairs did not change is
-    not judged again as long as `judge_id` stands. A relevant pair's relevance is the judge's grade, 1 where it gives
-    none; any other's is 0, whatever its grade; a verdict that is null has none.
+    judge: Judge
+    runner: asyncio.Runner
+    output: Output
+
+    def unit(self, pairs: pa.Table, name: str) -> Unit:
+        """Judge pairs unless that was done before; the facts count relevant, not relevant and unreadable ones."""
+        digest, judge_id = Digest(len(_BASIS)), self.judge.judge_id
+        digest.update(pairs.select(_BASIS).columns)
+        with self.output.unit(name, f"{judge_id} {digest.hexdigest()}") as unit:
+            if not unit.done:
+                verdicts = _verdicts(judge_id, pairs, self.runner.run(self.judge.judge(pairs)))
+                self.output.write("verdicts", verdicts)
+                self.output.write("qrels", _qrels(verdicts))
+                unit.facts = _counts(verdicts["relevant"])
+        return unit
+
+
+def judge(
+    tables: Tables,
+    output: Output,
+    settings: JudgeSettings,
+    *,
+    judge_for: Callable[[TenantChunks], Judge],
+    seed: int = 0,
+) -> None:
+    """Write a verdict for every pair that is judged, and a relevance for every verdict that could be read.
+
+    At full depth these are all pairs of the pool, by query_id, then chunk_id; one unit is a block of queries. At
+    adaptive depth they come in rounds (see `Rounds`), one unit each; what no round asked for goes to `unjudged`, and
+    what is missed, as far as can be told, to `stopping`. A killed run goes on with the next unit, and a unit whose
+    pairs did not change is not judged again as long as `judge_id` stands. A relevant pair's relevance is the judge's
+    grade, 1 where it gives none; any other's is 0, whatever its grade; a verdict that is null has none.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
+        tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
         output: takes `verdicts` and `qrels`; its facts name the judge's kind and ids and count the labels.
-        settings: the judge's kind, for the record.
+        settings: the judge's kind, for the record; depth, recall and random_share.
         judge_for: builds the judge of a tenant from its chunks.
+        seed: of the pairs drawn at random at adaptive depth.
 
     Raises:
         ArtifactError: the pool names a query or chunk that its tenant does not have.
@@ -40,33 +78,57 @@ def judge(
     """
     counts, judge_ids, total = Counter[str](), set(), tables.rows("pool")
     judges: list[Judge] = []
-    with asyncio.Runner() as runner:  # one loop for all blocks, so that a judge can keep its connections
+    with asyncio.Runner() as runner:  # one loop for all units, so that a judge can keep its connections
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
-            asked = judge_for(chunks)
-            judge_ids.add(asked.judge_id)
-            judges += [asked] if asked not in judges else []  # one may serve several tenants
-            for pairs in pair_blocks(tables, chunks):
-                counts.update(_judge_block(output, asked, pairs, runner))
+            asked = _Asked(judge_for(chunks), runner, output)
+            judge_ids.add(asked.judge.judge_id)
+            judges += [asked.judge] if asked.judge not in judges else []  # one may serve several tenants
+            full = settings.depth == "full"
+            for unit in _all(tables, chunks, asked) if full else _likeliest(tables, chunks, asked, settings, seed):
+                counts.update(unit.facts)
                 output.progress(counts.total(), total)
-    _record(output, counts)
+    _record(output, counts, total)
     noted = Counter[str]()
     for one in judges:
         noted.update(getattr(one, "facts", {}))
     output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
 
 
-def _judge_block(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.Runner) -> dict[str, int]:
-    """Judge a block unless that was done before; how many pairs are relevant, not relevant and unreadable."""
-    digest = Digest(len(_BASIS))
-    digest.update(pairs.select(_BASIS).columns)
-    with output.unit(f"{pairs['tenant'][0]}/{pairs['query_id'][0]}", f"{asked.judge_id} {digest.hexdigest()}") as unit:
-        if not unit.done:
-            verdicts = _verdicts(asked.judge_id, pairs, runner.run(asked.judge(pairs)))
-            output.write("verdicts", verdicts)
-            output.write("qrels", _qrels(verdicts))
-            unit.facts = _counts(verdicts["relevant"])
-        return unit.facts
+def _all(tables: Tables, chunks: TenantChunks, asked: _Asked) -> Iterator[Unit]:
+    for pairs in pair_blocks(tables, chunks):
+        yield asked.unit(pairs, f"{chunks.tenant}/{pairs['query_id'][0]}")
+
+
+def _likeliest(
+    tables: Tables, chunks: TenantChunks, asked: _Asked, settings: JudgeSettings, seed: int
+) -> Iterator[Unit]:
+    with pool_pairs(tables, chunks) as pairs:
+        evidence = gather(tables, chunks, pairs)
+        rounds = Rounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
+        while len(numbers := rounds.next()):
+            unit = asked.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
+            rounds.learn(numbers, _labels(asked.output.written(unit, "verdicts")))
+            yield unit
+        _mark(asked.output, chunks.tenant, pairs, rounds)
+    asked.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
+
+
+def _labels(verdicts: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """1, 0, or not a number where the verdict is null."""
+    said = pc.fill_null(verdicts["relevant"].cast(pa.float64()), float("nan"))
+    return np.asarray(said.to_numpy())
+
+
+def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: Rounds) -> None:
+    """Write the pairs that were not judged, with what the learner expects of them."""
+    left, expected = rounds.unjudged, rounds.probability
+    for start in range(0, len(left), PART_ROWS):
+        numbers = left[start : start + PART_ROWS]
+        ids = pairs.ids(numbers)
+        columns = {"tenant": pa.repeat(tenant, len(numbers)), "query_id": ids["query_id"], "chunk_id": ids["chunk_id"]}
+        probability = None if expected is None else pa.array(expected[numbers].astype(np.float32))
+        output.write(UNJUDGED.name, UNJUDGED.rows(columns | {"probability": probability}))
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
@@ -92,8 +154,8 @@ def _counts(relevant: pa.ChunkedArray) -> dict[str, int]:
     return {"relevant": yes, "not_relevant": pc.count(relevant).as_py() - yes, "unreadable": relevant.null_count}
 
 
-def _record(output: Output, counts: Counter[str]) -> None:
-    unreadable = counts["unreadable"]
-    dropped = {"unreadable reply": unreadable} if unreadable else {}
-    output.count(FunnelStep("judge", "pairs", counts.total(), "labels", counts.total() - unreadable, dropped))
+def _record(output: Output, counts: Counter[str], total: int) -> None:
+    lost = {"unreadable reply": counts["unreadable"], "left unjudged": total - counts.total()}
+    dropped = {reason: rows for reason, rows in lost.items() if rows}
+    output.count(FunnelStep("judge", "pairs", total, "labels", total - sum(dropped.values()), dropped))
     output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}

@@ -100,6 +100,12 @@ class Output:
         if not found:
             self._store.write(record, json.dumps(self.units[key]).encode())
 
+    def written(self, unit: Unit, table: str) -> pa.Table:
+        """The rows that a unit wrote to a table, now or when it was finished before."""
+        data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
+        pieces = [pq.read_table(pa.BufferReader(one)) for one in data if one is not None]
+        return pa.concat_tables([TABLES[table].empty(), *pieces])
+
     def _find(self, key: str, record: str) -> Unit | None:
         data = self._store.read(record)
         raw = json.loads(data) if data else self._known.get(key)
