@@ -25,7 +25,7 @@ from pipeline.embedding import embed_all
 from pipeline.errors import ArtifactError
 from pipeline.funnel import FUNNEL_STAGE, funnel
 from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, ingest_queries, source_fingerprint
-from pipeline.judge import JUDGE, judge
+from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.retrieval import retrieval
 from pipeline.search import SEARCH, Factory, search
@@ -61,7 +61,7 @@ def build_benchmark(
         record(run, docs, queries, chosen)
         tools.fetch_models(chosen)
         for step in steps(docs, queries, chosen, spread):
-            if estimate and step.stage is JUDGE:
+            if estimate and step.stage.name == JUDGE.name:
                 show_estimate(run, chosen)
                 return
             run_step(run, step)
@@ -72,6 +72,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
     """The stages, in data order."""
     ingest, seed = settings.ingest, settings.seed
     retrievers, judge_for = tools.retrievers(settings), tools.judge_for(settings)
+    adaptive = settings.judge.depth == "adaptive"
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -103,9 +104,9 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
         Step(
-            JUDGE,
-            tools.judge_identity(settings.judge),
-            lambda tables, output: judge(tables, output, settings.judge, judge_for=judge_for),
+            ADAPTIVE_JUDGE if adaptive else JUDGE,
+            tools.judge_identity(settings.judge) | ({"seed": seed} if adaptive else {}),
+            lambda tables, output: judge(tables, output, settings.judge, judge_for=judge_for, seed=seed),
         ),
         Step(
             TRIPLETS_STAGE, plain(settings.triplets), lambda tables, output: triplets(tables, output, settings.triplets)

@@ -140,5 +140,7 @@ def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
     """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
-    given = settings.model_dump(mode="json", include={"kind", "threshold", *_DECISIVE[settings.kind]})
+    decisive = {"kind", "threshold", *_DECISIVE[settings.kind]}
+    decisive |= {"depth", "recall", "random_share"} if settings.depth == "adaptive" else set()
+    given = settings.model_dump(mode="json", include=decisive)
     return given | ({"prompt": load_prompt(settings.prompt).digest} if settings.kind == "llm" else {})

@@ -26,6 +26,11 @@ GOLDEN = """\
 `mean`, `median` and `deviation` (population standard deviation) are of golden chunks per query, over the queries with
 at least one."""
 
+STOPPED = """\
+The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
+estimated from the pairs drawn at random, with its 95 % interval; it is of the pool's positives by this judge, all
+queries together. What was not judged is in `unjudged`: neither positive nor negative."""
+
 READING = """\
 - DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
 - datasets: `load_dataset("parquet", data_files="tables/triplets/*.parquet")`; the column `split` tells train from
@@ -84,6 +89,7 @@ def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table,
     yield "What went in", statistics.sizes(tables), ""
     yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
     yield "Judge", statistics.judges(tables), ""
+    yield "Where judging stopped", statistics.stopping(tables), STOPPED
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), GOLDEN

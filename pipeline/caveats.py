@@ -23,6 +23,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _small(tables, settings.pool.search_depth),
         _labels(tables),
         _unreadable(tables),
+        _unjudged(tables),
         _short(tables, settings.triplets.negatives),
     ]
     return [sentence for sentence in found if sentence]
@@ -53,6 +54,21 @@ def _unreadable(tables: Tables) -> str:
         f"{unreadable:,} pairs have no readable verdict; they are neither positives nor negatives."
         if unreadable
         else ""
+    )
+
+
+def _unjudged(tables: Tables) -> str:
+    rows = [row for row in statistics.stopping(tables).to_pylist() if row["judged"] < row["pairs"]]
+    if not rows:
+        return ""
+    left = sum(row["pairs"] - row["judged"] for row in rows)
+    worst = max(rows, key=lambda row: row["missed_high"])
+    interval = f"{worst['missed_low']:.1%} to {worst['missed_high']:.1%}"
+    return (
+        f"{left:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may count them as "
+        f"not relevant. Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
+        f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. The audit knows the found "
+        "positives only, which favour what several retrievers rank high."
     )
 
 

@@ -32,6 +32,8 @@ JUDGES = """
     FROM verdicts GROUP BY judge_id ORDER BY judge_id
 """
 
+STOPPING = "SELECT * FROM stopping ORDER BY tenant"
+
 POOL_SIZES = """
     WITH sizes AS (
         SELECT count(pool.chunk_id) AS n FROM queries LEFT JOIN pool USING (tenant, query_id) GROUP BY tenant, query_id
@@ -90,6 +92,11 @@ def funnel(tables: Tables) -> pa.Table:
 def judges(tables: Tables) -> pa.Table:
     """Verdicts per judge_id: relevant, not_relevant, unreadable."""
     return tables.sql(JUDGES)
+
+
+def stopping(tables: Tables) -> pa.Table:
+    """`stopping`: a row for each tenant, none where every pair was judged by setting."""
+    return tables.sql(STOPPING)
 
 
 def pool_sizes(tables: Tables) -> pa.Table:

@@ -9,7 +9,7 @@ from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from schemas.settings import TripletSettings
 from schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 1, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 2, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
@@ -41,7 +41,8 @@ JUDGED = """
     FROM found QUALIFY place <= $negatives
 """
 
-# Beyond the pool, and only for queries whose judged negatives do not suffice.
+# Beyond the pool, and only for queries whose judged negatives do not suffice. A copy of a pool member without a label
+# is as open as that member is.
 MINED = """
     CREATE TEMP TABLE mined AS
     WITH short AS (
@@ -52,9 +53,14 @@ MINED = """
         SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
         FROM rankings SEMI JOIN short USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
         GROUP BY tenant, query_id, chunk_id
+    ), unlabelled AS (
+        SELECT tenant, query_id, text_hash
+        FROM pool JOIN texts USING (tenant, chunk_id)
+        SEMI JOIN short USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
     ), found AS (
         SELECT tenant, query_id, chunk_id, score
         FROM beyond JOIN texts USING (tenant, chunk_id)
+        ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
         ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
         ANTI JOIN judged AS taken USING (tenant, query_id, text_hash)
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1

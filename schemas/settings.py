@@ -196,6 +196,11 @@ class JudgeSettings(Section):
         "embedded", description="a language model, a cross-encoder, or embedded: a label-free scorer, weak, and no LLM"
     )
     threshold: Share = Field(0.5, description="relevant from this probability on")
+    depth: Literal["full", "adaptive"] = Field(
+        "full", description="full: every pair of the pool; adaptive: the likeliest first, until `recall` is reached"
+    )
+    recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
+    random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
     model: str = Field("", description="llm: its name at the server; cross_encoder: name on the hub, or a local folder")
     revision: str | None = Field(
         None, description="of the model: commit or tag on the hub; llm: your name for the served weights"

@@ -217,6 +217,41 @@ QRELS = Table(
     pa.schema([TENANT, QUERY_ID, CHUNK_ID, _field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
 )
 
+UNJUDGED = Table(
+    "unjudged",
+    ("tenant", "query_id", "chunk_id"),
+    "pairs of the pool that adaptive judging left out: neither positives nor negatives",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            _field("probability", pa.float32(), "of being relevant, as the learner last expected", null=True),
+        ]
+    ),
+)
+
+STOPPING = Table(
+    "stopping",
+    ("tenant",),
+    "where adaptive judging stopped, and what it is estimated to have missed",
+    pa.schema(
+        [
+            TENANT,
+            _field("pairs", pa.int64(), "pairs of the pool"),
+            _field("judged", pa.int64(), "pairs that were judged, the random ones included"),
+            _field("positives", pa.int64(), "positives found, the random ones included"),
+            _field("random", pa.int64(), "pairs drawn at random from the whole pool and judged"),
+            _field("random_positives", pa.int64(), "positives among them"),
+            _field("random_reached", pa.int64(), "those that would have been judged without the draw, too"),
+            _field("recall", pa.float64(), "share of the pool's positives that was asked for"),
+            _field("missed_share", pa.float64(), "estimated share of the pool's positives that nobody judged"),
+            _field("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper & Pearson)"),
+            _field("missed_high", pa.float64(), "upper end"),
+        ]
+    ),
+)
+
 IMPRESSIONS = Table(
     "impressions",
     ("tenant", "event_id"),
@@ -361,6 +396,8 @@ TABLES: dict[str, Table] = {
         POOL,
         VERDICTS,
         QRELS,
+        UNJUDGED,
+        STOPPING,
         IMPRESSIONS,
         QUERY_TERMS,
         ASSOCIATIONS,

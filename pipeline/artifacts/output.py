@@ -110,6 +110,12 @@ class Output:
         if not found:
             self._store.write(self._record(key), json.dumps(self.units[key]).encode())
 
+    def written(self, unit: Unit, table: str) -> pa.Table:
+        """The rows that a unit wrote to a table, now or when it was finished before."""
+        data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
+        pieces = [pq.read_table(pa.BufferReader(one)) for one in data if one is not None]
+        return pa.concat_tables([TABLES[table].empty(), *pieces])
+
     def _record(self, key: str) -> str:
         return f"progress/{self._plan.stage.name}/{key}.json"
 

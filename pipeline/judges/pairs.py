@@ -1,15 +1,18 @@
-"""The pairs of one tenant's pool, block by block: DuckDB sorts the ids, the texts are looked up for each block."""
+"""The pairs of one tenant's pool: DuckDB sorts the ids, the texts are looked up for each block."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pipeline.artifacts import Tables
 from pipeline.corpora import TenantChunks
@@ -22,7 +25,7 @@ _QUERIES = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
 """
 
-_SIZES = "SELECT count(*) AS pairs FROM pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+_SIZES = "SELECT query_id, count(*) AS pairs FROM pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
 
 _IDS = """
     SELECT p.query_id, p.chunk_id, r.row
@@ -53,6 +56,66 @@ def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
         for ids in _cut(_sorted_ids(connection, chunks), blocks.tolist()):
             _check(ids, chunks.tenant, "chunk_id", ids["row"])
             yield _pairs(ids, chunks.tenant, queries, texts)
+
+
+class PoolPairs:
+    """A tenant's pairs by number: by query_id, then chunk_id.
+
+    Attributes:
+        starts: the pairs of the i-th query are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        rows: row of each pair's chunk among the tenant's chunks, shape (n_pairs,).
+    """
+
+    def __init__(
+        self, rows: NDArray[np.int64], sizes: pa.Table, queries: pa.Table, texts: _ChunkTexts, chunks: TenantChunks
+    ) -> None:
+        self.rows = rows
+        self.starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes["pairs"].to_numpy())])
+        self._query_ids = sizes["query_id"]
+        self._queries, self._texts, self._chunks = queries, texts, chunks
+
+    def ids(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """query_id, chunk_id and row of the chunk, for ascending numbers of pairs."""
+        query = np.searchsorted(self.starts, numbers, side="right") - 1
+        rows = pa.array(self.rows[numbers])
+        chunk_ids = self._chunks.chunk_ids.take(rows)
+        return pa.table(
+            {"query_id": self._query_ids.take(pa.array(query)), "chunk_id": pa.chunked_array([chunk_ids]), "row": rows}
+        )
+
+    def take(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Rows of `PAIRS`, for ascending numbers of pairs."""
+        return _pairs(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """All pairs, those of `QUERY_BLOCK` queries at a time."""
+        cuts = [*self.starts[:-1:QUERY_BLOCK], self.starts[-1]]
+        return (self.take(np.arange(first, end)) for first, end in pairwise(cuts))
+
+
+@contextmanager
+def pool_pairs(tables: Tables, chunks: TenantChunks) -> Iterator[PoolPairs]:
+    """The pairs of a tenant's pool, to be taken in any order.
+
+    Memory follows the tenant's pairs, 8 bytes each, its queries and its chunk ids.
+
+    Raises:
+        ArtifactError: the pool names a query or a chunk that the tenant does not have.
+    """
+    with tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
+        texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
+        with tables.connect() as connection:
+            tenant = {"tenant": chunks.tenant}
+            queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
+            sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()
+            rows = np.concatenate([_rows(batch, chunks.tenant) for batch in _sorted_ids(connection, chunks)])
+        yield PoolPairs(rows, sizes, queries, texts, chunks)
+
+
+def _rows(batch: pa.RecordBatch, tenant: str) -> NDArray[np.int64]:
+    ids = pa.Table.from_batches([batch])
+    _check(ids, tenant, "chunk_id", ids["row"])
+    return np.asarray(ids["row"].to_numpy(), np.int64)
 
 
 def _sorted_ids(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> pa.RecordBatchReader:

@@ -29,7 +29,10 @@ PAIRS = pa.schema(
         _text("chunk_hash", "`content_hash` of the chunk: with judge_id and query_hash it names a verdict"),
     ]
 )
-"""What a judge is asked: all pairs of up to `QUERY_BLOCK` queries of one tenant, by query_id, then chunk_id."""
+"""What a judge is asked: pairs of one tenant, by query_id, then chunk_id.
+
+At full depth they are all pairs of up to `QUERY_BLOCK` queries, at adaptive depth some pairs of any query.
+"""
 
 REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*VERDICTS.key}])
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""

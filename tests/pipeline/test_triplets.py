@@ -124,10 +124,12 @@ def expected(tenant: str, world: World, n: int, margin: float) -> Iterable[Row]:
         beyond = sorted(set(scores) - pool, key=hardest)
         taken = {world.texts[chunk] for chunk in positives}
         sure, unsure = [], []
-        for chunk, into in [(chunk, sure) for chunk in judged] + [(chunk, unsure) for chunk in beyond]:
-            if world.texts[chunk] not in taken:
-                taken.add(world.texts[chunk])
-                into.append(chunk)
+        for chunks, into in [(judged, sure), (beyond, unsure)]:
+            for chunk in chunks:
+                if world.texts[chunk] not in taken:
+                    taken.add(world.texts[chunk])
+                    into.append(chunk)
+            taken |= {world.texts[chunk] for chunk in pool if (query, chunk) not in world.labels}
         for positive in positives:
             score = float(scores[positive])
             below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * margin]
@@ -184,6 +186,8 @@ def obey(row: Row, world: World, negatives: int) -> None:
     assert [world.texts[chunk] for chunk in ids] == row["negatives"]
     texts = {world.texts[chunk] for (of, chunk), label in world.labels.items() if of == query and label > 0}
     assert not texts & set(row["negatives"])
+    unlabelled = {world.texts[chunk] for chunk in world.pool(query) if (query, chunk) not in world.labels}
+    assert not unlabelled & {world.texts[chunk] for chunk in ids if chunk not in world.pool(query)}
     assert len(set(row["negatives"])) == len(ids) <= negatives
     tiers = [chunk not in world.pool(query) for chunk in ids]
     assert tiers == sorted(tiers)
@@ -239,6 +243,11 @@ def test_copies_of_positives_hide_no_negative(run: Run) -> None:
     copies = {f"c{number:02d}": "text of c00" for number in range(1, 29)}
     found = negatives_of(run, simple(labels, 40, 30, copies), negatives=2, margin=0.0)
     assert found == [["c29", "c30"]]
+
+
+def test_a_copy_of_an_unjudged_pool_member_is_not_mined(run: Run) -> None:
+    copied = simple({"c00": 1, "c01": 0}, n=10, texts={"c04": "the same", "c07": "the same"})
+    assert negatives_of(run, copied, negatives=4, margin=0.0) == [["c01", "c06", "c08", "c09"]]
 
 
 def test_a_shortfall_is_counted_and_not_filled(run: Run) -> None:

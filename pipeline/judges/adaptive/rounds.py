@@ -1,0 +1,142 @@
+"""Which pairs come next, round by round, until enough of the positives are found."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.judges.adaptive.evidence import Evidence
+from pipeline.judges.adaptive.learner import Learner
+from pipeline.judges.adaptive.regression import sigmoid
+from pipeline.judges.adaptive.stopping import Missed, missed, needed, recall_outside
+
+POSITIVES = 100
+"""The random slice ends with the round in which it holds so many."""
+SHARE, LEAST = 0.03, 256
+"""Pairs of a round: a share of the pool, and no fewer than so many calls, to keep a server busy."""
+
+_Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+
+
+class Rounds:
+    """Continuous active learning (Cormack & Grossman 2014) beside a random slice that tells when to stop.
+
+    The first rounds judge the slice: pairs drawn at random from the whole pool, until they hold `POSITIVES` positives
+    or are `random_share` of it. The learner never sees their verdicts, so that they stand for all the others. The next
+    round takes the best fused ranks, every later one the highest probabilities. It ends when the slice says that
+    `recall` is reached with 95 % confidence, or when all is judged: a slice with too few positives promises nothing.
+
+    Args:
+        evidence: of one tenant.
+        recall: share of the pool's positives to find, 0 to 1.
+        random_share: most of the pool that is judged at random, 0 to 1.
+        seed: of the slice.
+    """
+
+    def __init__(self, evidence: Evidence, *, recall: float, random_share: float, seed: int) -> None:
+        self._learner, self._recall, n_pairs = Learner(evidence), recall, evidence.n_pairs
+        self._size = max(LEAST, round(SHARE * n_pairs))
+        self._drawn = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
+        self._labels = np.full(n_pairs, np.nan)
+        self._judged = np.zeros(n_pairs, bool)
+        self._random = np.zeros(n_pairs, bool)
+        self._reached = np.zeros(n_pairs, bool)  # of the slice: what the learner would have asked for
+        self._log_odds = -np.asarray(evidence.place, np.float64)
+        self._fitted = False
+        self.number = 0
+        """Of the last round, from 1."""
+
+    def next(self) -> _Ints:
+        """Numbers of the pairs to judge now, ascending; none at the end."""
+        self.number += 1
+        if self._slice_goes_on():
+            begun = int(self._random.sum())
+            chosen = self._drawn[begun : begun + self._size]
+            self._random[chosen] = True
+        elif self.stopped:
+            return np.empty(0, np.int64)
+        else:
+            chosen = self._likeliest()
+        return np.sort(chosen)
+
+    def learn(self, numbers: _Ints, labels: _Floats) -> None:
+        """Take in the verdicts of the pairs that `next` gave.
+
+        Args:
+            labels: 1, 0, or not a number where the verdict could not be read, shape of `numbers`.
+        """
+        self._labels[numbers], self._judged[numbers] = labels, True
+        seen = np.where(self._random, np.nan, self._labels)
+        if not self._slice_goes_on() and not self.stopped and np.isfinite(seen).any():
+            self._log_odds = self._learner.fit(seen)
+            self._fitted = True
+
+    def _slice_goes_on(self) -> bool:
+        return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._drawn)
+
+    def _likeliest(self) -> _Ints:
+        """The pairs that come next, and with them those of the slice that stand before the last of them."""
+        waiting = np.flatnonzero(~self._judged | (self._random & ~self._reached))
+        order = waiting[np.argsort(-self._log_odds[waiting], kind="stable")]
+        asked = np.cumsum(~self._judged[order])
+        order = order[: np.searchsorted(asked, min(self._size, asked[-1])) + 1] if len(order) else order
+        self._reached[order[self._random[order]]] = True
+        return np.asarray(order[~self._judged[order]])
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the slice says that enough is found."""
+        outside = recall_outside(self._recall, float(self._random.mean()))
+        wanted = needed(self.random_positives, outside)
+        return wanted is not None and self.random_reached >= wanted
+
+    @property
+    def unjudged(self) -> _Ints:
+        """Numbers of the pairs that no round has asked for, ascending."""
+        return np.flatnonzero(~self._judged)
+
+    @property
+    def probability(self) -> _Floats | None:
+        """What the learner expects of every pair, shape (n_pairs,); None before it has learnt anything."""
+        return sigmoid(self._log_odds) if self._fitted else None
+
+    @property
+    def positives(self) -> int:
+        """Positives found, those of the slice included."""
+        return int(np.nansum(self._labels))
+
+    @property
+    def random_positives(self) -> int:
+        """Positives of the slice."""
+        return int(np.nansum(self._labels[self._random]))
+
+    @property
+    def random_reached(self) -> int:
+        """Positives of the slice that the learner would have asked for."""
+        return int(np.nansum(self._labels[self._reached]))
+
+    @property
+    def missed(self) -> Missed:
+        """Share of the positives that is still missing, as the slice tells it; 0 where all is judged."""
+        left = len(self.unjudged)
+        if not left:
+            return Missed(0.0, 0.0, 0.0)
+        found = self.positives - self.random_positives
+        return missed(found, left, self.random_positives, self.random_reached)
+
+    def summary(self) -> dict[str, list[int] | list[float]]:
+        """One row of `stopping`, less the tenant."""
+        lost = self.missed
+        return {
+            "pairs": [len(self._judged)],
+            "judged": [int(self._judged.sum())],
+            "positives": [self.positives],
+            "random": [int(self._random.sum())],
+            "random_positives": [self.random_positives],
+            "random_reached": [self.random_reached],
+            "recall": [self._recall],
+            "missed_share": [lost.share],
+            "missed_low": [lost.low],
+            "missed_high": [lost.high],
+        }

@@ -1,0 +1,93 @@
+"""Judging in units: verdicts of a part of the pool, written with their relevance, and told as they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts import Output, Unit
+from pipeline.corpora import Digest
+from pipeline.judges.background import Background
+from pipeline.judges.port import REPLIES, Judge, Live
+from schemas.tables import QRELS, VERDICTS
+
+_BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
+
+
+@dataclass
+class Told:
+    """How many of the pairs were judged, told also in the middle of a unit where the judge says how far it is."""
+
+    output: Output
+    total: int
+    counts: Counter[str] = field(default_factory=Counter)
+    live: Live | None = None
+
+    def of(self, judge: Judge) -> None:
+        """A unit of this judge begins."""
+        self.live = getattr(judge, "live", None)
+        self._start = self.live.answered if self.live else 0
+
+    def meanwhile(self) -> None:
+        """Tell how far the unit is."""
+        answered = self.live.answered - self._start if self.live else 0
+        self._tell(self.counts.total() + answered)
+
+    def done(self, facts: Mapping[str, int]) -> None:
+        """The unit is complete."""
+        self.counts.update(facts)
+        self._tell(self.counts.total())
+
+    def _tell(self, judged: int) -> None:
+        self.output.progress(judged, self.total, self.live.note if self.live else "")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A tenant's judge, and where its verdicts go."""
+
+    judge: Judge
+    background: Background
+    output: Output
+    told: Told
+
+    def unit(self, pairs: pa.Table, name: str) -> Unit:
+        """Judge pairs unless that was done before; the facts count relevant, not relevant and unreadable ones."""
+        digest, judge_id = Digest(len(_BASIS)), self.judge.judge_id
+        digest.update(pairs.select(_BASIS).columns)
+        self.told.of(self.judge)
+        with self.output.unit(name, f"{judge_id} {digest.hexdigest()}") as unit:
+            if not unit.done:
+                verdicts = _verdicts(judge_id, pairs, self.background.run(self.judge.judge(pairs), self.told.meanwhile))
+                self.output.write("verdicts", verdicts)
+                self.output.write("qrels", _qrels(verdicts))
+                unit.facts = _counts(verdicts["relevant"])
+        self.told.done(unit.facts)
+        return unit
+
+
+def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
+    if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
+        raise ValueError(f"{judge_id}: {replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
+    silent = pc.and_(pc.is_null(replies["relevant"]), pc.is_null(replies["error"]))
+    if pc.any(silent).as_py():
+        raise ValueError(f"{judge_id}: a reply without a label must say why in `error`")
+    ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
+    said = {name: replies[name] for name in REPLIES.names}
+    return VERDICTS.rows(ids | said | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})
+
+
+def _qrels(verdicts: pa.Table) -> pa.Table:
+    read = verdicts.filter(pc.is_valid(verdicts["relevant"]))
+    grade = pc.max_element_wise(pc.coalesce(read["grade"], pa.scalar(1, pa.int32())), pa.scalar(1, pa.int32()))
+    relevance = pc.if_else(read["relevant"], grade, pa.scalar(0, pa.int32()))
+    return QRELS.rows({name: read[name] for name in QRELS.key} | {"relevance": relevance})
+
+
+def _counts(relevant: pa.ChunkedArray) -> dict[str, int]:
+    yes = pc.sum(relevant.cast(pa.int32()), min_count=0).as_py()
+    return {"relevant": yes, "not_relevant": pc.count(relevant).as_py() - yes, "unreadable": relevant.null_count}
