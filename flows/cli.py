@@ -69,9 +69,13 @@ def build(
     keep_all_queries: Annotated[
         bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
     ] = False,
+    human: Annotated[
+        str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
+    ] = None,
 ) -> None:
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
+    extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
     settings = load_settings(preset, config, [*(assignments or []), *extra])
     with prefect_server() as ready, reporting(reporter()):
         from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)

@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from pipeline.corpora import Digest, TenantChunks, tenants
 from pipeline.judges.pairs import pair_blocks
+from pipeline.judges.panel import Panel
 from pipeline.judges.port import REPLIES, Judge
 from schemas.settings import JudgeSettings
-from schemas.tables import QRELS, VERDICTS
+from schemas.tables import PANEL_VERDICTS, QRELS, VERDICTS
 
-JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "qrels"))
+JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts", "qrels"))
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
@@ -26,11 +27,12 @@ def judge(
 
     One unit per block of queries: a killed run goes on with the next block, and a block whose pairs did not change is
     not judged again as long as `judge_id` stands. A relevant pair's relevance is the judge's grade, 1 where it gives
-    none; any other's is 0, whatever its grade; a verdict that is null has none.
+    none; any other's is 0, whatever its grade; a verdict that is null has none. A panel's members are written apart.
 
     Args:
         tables: holds `queries`, `chunks` and `pool`.
-        output: takes `verdicts` and `qrels`; its facts name the judge's kind and ids and count the labels.
+        output: takes `verdicts`, `panel_verdicts` and `qrels`; its facts name the judge's kind and ids, a panel's
+            members, and count the labels.
         settings: the judge's kind, for the record.
         judge_for: builds the judge of a tenant from its chunks.
 
@@ -38,13 +40,15 @@ def judge(
         ArtifactError: the pool names a query or chunk that its tenant does not have.
         ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
     """
-    counts, judge_ids, total = Counter[str](), set(), tables.rows("pool")
+    counts, total = Counter[str](), tables.rows("pool")
+    judge_ids, members = set[str](), set[str]()
     judges: list[Judge] = []
     with asyncio.Runner() as runner:  # one loop for all blocks, so that a judge can keep its connections
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
             asked = judge_for(chunks)
             judge_ids.add(asked.judge_id)
+            members |= set(asked.member_ids) if isinstance(asked, Panel) else set()
             judges += [asked] if asked not in judges else []  # one may serve several tenants
             for pairs in pair_blocks(tables, chunks):
                 counts.update(_judge_block(output, asked, pairs, runner))
@@ -54,6 +58,8 @@ def judge(
     for one in judges:
         noted.update(getattr(one, "facts", {}))
     output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
+    if members:
+        output.facts["members"] = sorted(members)
 
 
 def _judge_block(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.Runner) -> dict[str, int]:
@@ -62,11 +68,21 @@ def _judge_block(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.
     digest.update(pairs.select(_BASIS).columns)
     with output.unit(f"{pairs['tenant'][0]}/{pairs['query_id'][0]}", f"{asked.judge_id} {digest.hexdigest()}") as unit:
         if not unit.done:
-            verdicts = _verdicts(asked.judge_id, pairs, runner.run(asked.judge(pairs)))
+            verdicts = _verdicts(asked.judge_id, pairs, _replies(output, asked, pairs, runner))
             output.write("verdicts", verdicts)
             output.write("qrels", _qrels(verdicts))
             unit.facts = _counts(verdicts["relevant"])
         return unit.facts
+
+
+def _replies(output: Output, asked: Judge, pairs: pa.Table, runner: asyncio.Runner) -> pa.Table:
+    """The judge's replies; those of a panel's members are written."""
+    if not isinstance(asked, Panel):
+        return runner.run(asked.judge(pairs))
+    each = runner.run(asked.each(pairs))
+    own = [_verdicts(member, pairs, said) for member, said in zip(asked.member_ids, each, strict=True)]
+    output.write("panel_verdicts", pa.concat_tables(own).cast(PANEL_VERDICTS.schema))
+    return asked.pooled(each)
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from pipeline.judges.budget import Budget
 from pipeline.judges.calls import Refused, completion_of
 from pipeline.judges.counters import Counters
 from pipeline.judges.replicas import BUSY, Replica, Replicas, pause
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 _LOOK_AGAIN = 0.02
@@ -37,7 +37,7 @@ class Caller:
         stop: set when the judge has failed: calls that fail are not sent again.
     """
 
-    settings: JudgeSettings
+    settings: MemberSettings
     key: str
     replicas: Replicas
     counters: Counters

@@ -22,17 +22,19 @@ _QUERIES = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
 """
 
-_SIZES = "SELECT count(*) AS pairs FROM pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+_ASKED = "CREATE TEMP VIEW asked AS SELECT tenant, query_id, chunk_id FROM pool"
+
+_SIZES = "SELECT count(*) AS pairs FROM asked WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
 
 _IDS = """
     SELECT p.query_id, p.chunk_id, r.row
-    FROM pool p LEFT JOIN chunk_rows r USING (chunk_id)
+    FROM asked p LEFT JOIN chunk_rows r USING (chunk_id)
     WHERE p.tenant = $tenant
     ORDER BY p.query_id, p.chunk_id
 """
 
 
-def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
+def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[pa.Table]:
     """Rows of `PAIRS`, by query_id, then chunk_id: all of `QUERY_BLOCK` queries at a time.
 
     Memory follows the block, the tenant's queries and its chunk ids; chunk texts lie in a temporary file.
@@ -40,6 +42,7 @@ def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
     Args:
         tables: holds `queries` and `pool`.
         chunks: the tenant's chunks.
+        only: leave out pairs of the pool that have no row here, by tenant, query_id and chunk_id; None takes all.
 
     Raises:
         ArtifactError: the pool names a query or a chunk that the tenant does not have.
@@ -47,6 +50,11 @@ def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
     with tables.connect() as connection, tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
         texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         tenant = {"tenant": chunks.tenant}
+        if only is not None:
+            connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
+        connection.execute(
+            _ASKED + (" SEMI JOIN wanted USING (tenant, query_id, chunk_id)" if only is not None else "")
+        )
         queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
         sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()["pairs"].to_numpy()
         blocks = np.add.reduceat(sizes, np.arange(0, len(sizes), QUERY_BLOCK)) if len(sizes) else sizes
