@@ -244,12 +244,17 @@ CALIBRATION = Table(
             _field("kappa", pa.float64(), "Cohen's kappa of these counts; null where chance alone agrees", null=True),
             _field("probabilities", pa.int64(), "labelled pairs with a probability: what the rest is computed from"),
             _field("ece", pa.float64(), f"expected calibration error, 0 to 1; {_FITTED}", null=True),
-            _field("fitted_threshold", pa.float64(), f"the threshold of the highest kappa; {_FITTED}", null=True),
+            _field(
+                "fitted_threshold",
+                pa.float64(),
+                f"the threshold of the highest kappa; {_FITTED}, or none beats chance",
+                null=True,
+            ),
             _field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True),
             _field(
                 "cross_validated_kappa",
                 pa.float64(),
-                "kappa where every query's threshold is fitted on others",
+                "kappa where each query's threshold is fitted on others",
                 null=True,
             ),
         ]

@@ -42,7 +42,7 @@ def fit_threshold(probability: NDArray[np.float32], positive: NDArray[np.bool_])
     """The threshold at which labels by probability have the highest kappa with human ones, and that kappa.
 
     Tried is the middle between every two neighbouring probabilities; of equally good ones it is that nearest to one
-    half, the lower one of two. None where kappa is not defined for any.
+    half, the lower one of two. None where none agrees better than chance.
 
     Args:
         probability: shape (n_pairs,), none missing.
@@ -53,7 +53,7 @@ def fit_threshold(probability: NDArray[np.float32], positive: NDArray[np.bool_])
     values = np.unique(ascending).astype(np.float64)
     cuts = np.unique(((values[1:] + values[:-1]) / 2).round(_DECIMALS))
     kappas = cohens_kappa(_at_each(cuts, ascending, positive[order]))
-    if not np.isfinite(kappas).any():
+    if not (kappas > 0).any():
         return None
     best = np.flatnonzero(kappas == np.nanmax(kappas))
     chosen = best[np.argmin(np.abs(cuts[best] - 0.5))]
@@ -72,7 +72,7 @@ def cross_validated_kappa(
 ) -> float:
     """Kappa of labels whose threshold was fitted on other queries: what a fitted threshold does on new ones.
 
-    Five folds of whole queries (fewer queries: as many folds as queries); NaN where a fold has nothing to fit on.
+    Five folds of whole queries (fewer queries: as many folds as queries); NaN where none can be fitted for a fold.
 
     Args:
         probability: shape (n_pairs,); positive and query too.

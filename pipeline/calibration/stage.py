@@ -54,7 +54,6 @@ def calibrate(
 
     Raises:
         InputError: the file cannot be read, or labels no pair of the pool.
-        SettingsError: `threshold` is fitted, and the labels of a tenant of the pool are too few.
     """
     if settings.human is None:
         return
@@ -169,7 +168,7 @@ def fitted_thresholds(tables: Tables) -> dict[str, float]:
     if missing:
         raise SettingsError(
             f"judge.threshold: none could be fitted for {', '.join(missing[:5])}; at least {MIN_LABELS} labelled pairs "
-            f"with a probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not; label more, or "
-            "give a number"
+            f"with a probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not, and a judge that "
+            "agrees with them better than chance; label more, or give a number"
         )
     return found

@@ -47,8 +47,9 @@ class Vote:
         probability = np.where(np.isnan(labels), np.nan, _stack(said, "probability", np.nan))
         mean = self._mean(probability)
         decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
-        silent = np.isnan(labels).all(axis=0)
-        reason = np.where(silent, _reasons(said), TIE if self.rule == "majority" else NO_PROBABILITY)
+        reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
+        silent = np.flatnonzero(np.isnan(labels).all(axis=0))
+        reason[silent] = _reasons([one["error"].take(pa.array(silent)) for one in said])
         columns = {
             "relevant": pa.array(relevant, mask=~decided),
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~decided),
@@ -81,9 +82,9 @@ def _stack(said: Sequence[pa.Table], name: str, missing: float) -> _Floats:
     return np.stack([pc.fill_null(one[name].cast(pa.float64()), missing).to_numpy() for one in said])
 
 
-def _reasons(said: Sequence[pa.Table]) -> NDArray[np.object_]:
-    joined = pc.binary_join_element_wise(*[one["error"] for one in said], "; ", null_handling="skip")
-    return np.asarray(joined.to_numpy(zero_copy_only=False), dtype=object)
+def _reasons(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
+    given = [pc.fill_null(column, "no reason given") for column in errors]
+    return np.asarray(pc.binary_join_element_wise(*given, "; ").to_numpy(), dtype=object)
 
 
 def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
