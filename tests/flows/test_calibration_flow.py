@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import Call, build_without_prefect
 from fake_chat import FakeChat
@@ -59,13 +60,15 @@ def rows(out: Path, table: str, *columns: str) -> list[dict[str, Any]]:
     return found
 
 
-def label(out: Path, file: Path) -> str:
-    """People who find a chunk relevant where the judge's probability is above 0.2."""
+def label(out: Path, file: Path, share: float) -> str:
+    """People who find this share of the pairs relevant, those of the highest probability."""
+    ascending = sorted(row["probability"] for row in rows(out, "verdicts"))
+    cut = ascending[int(len(ascending) * (1 - share))]
     with file.open("w", newline="") as lines:
         writer = csv.writer(lines)
         writer.writerow(["query_id", "chunk_id", "relevance"])
         for row in rows(out, "verdicts"):
-            writer.writerow([row["query_id"], row["chunk_id"], int(row["probability"] > 0.2)])
+            writer.writerow([row["query_id"], row["chunk_id"], int(row["probability"] >= cut)])
     return f"judge.human={json.dumps(str(file))}"
 
 
@@ -73,7 +76,7 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
     out = tmp_path / "run"
     build(out, source, chosen())
     before = rows(out, "verdicts")
-    human = label(out, tmp_path / "labels.csv")
+    human = label(out, tmp_path / "labels.csv", 0.3)
 
     assert build(out, source, chosen(human)) == ["calibrate"]
     assert rows(out, "verdicts") == before
@@ -89,7 +92,8 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
     assert "## Reliability of the judge's probabilities" in text
 
     assert "judge" in build(out, source, chosen(human, "judge.threshold=fitted"))
-    assert [row["relevant"] for row in rows(out, "verdicts")] == [row["probability"] >= fitted for row in before]
+    likely = [row["probability"] >= np.float32(fitted) for row in before]
+    assert [row["relevant"] for row in rows(out, "verdicts")] == likely
     assert rows(out, "calibration")[0]["kappa"] == 1.0
     build(tmp_path / "by_hand", source, chosen(f"judge.threshold={fitted}"))
     assert rows(tmp_path / "by_hand", "verdicts") == rows(out, "verdicts")
@@ -103,11 +107,10 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
 def test_changed_labels_fit_another_threshold_and_judge_anew(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     build(out, source, chosen())
-    human = label(out, tmp_path / "labels.csv")
+    human = label(out, tmp_path / "labels.csv", 0.3)
     build(out, source, chosen(human, "judge.threshold=fitted"))
     first = rows(out, "verdicts", "judge_id")
-    lines = (tmp_path / "labels.csv").read_text().splitlines()
-    (tmp_path / "labels.csv").write_text("\n".join([lines[0], *(line[:-1] + "1" for line in lines[1:30]), *lines[30:]]))
+    label(out, tmp_path / "labels.csv", 0.6)
     assert {"calibrate", "judge"} <= set(build(out, source, chosen(human, "judge.threshold=fitted")))
     assert rows(out, "verdicts", "judge_id") != first
 
