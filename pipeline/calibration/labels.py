@@ -24,7 +24,8 @@ JUDGED = """
         SELECT given.*, TRY_CAST(given.relevance AS INTEGER) AS grade,
             CASE WHEN given.relevance IS NULL THEN 'wrong number of fields'
                  WHEN given.query_id = '' OR given.chunk_id = '' THEN 'missing id'
-                 WHEN NOT regexp_full_match(given.relevance, '[0-9]{1,9}') THEN 'relevance is not a whole number from 0'
+                 WHEN NOT regexp_full_match(given.relevance, '[0-9]{1,9}([.]0+)?')
+                      THEN 'relevance is not a whole number from 0'
                  WHEN q.query_id IS NULL THEN 'unknown query_id'
                  WHEN c.chunk_id IS NULL THEN 'unknown chunk_id'
                  WHEN p.chunk_id IS NULL THEN 'pair is not in the pool' END AS fault

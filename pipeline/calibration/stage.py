@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.artifacts import Output, Stage, Tables
 from pipeline.calibration.agreement import cohens_kappa, confusion, cross_validated_kappa, fit_threshold
+from pipeline.calibration.compared import MIN_LABELS, MIN_OF_EACH, Compared
 from pipeline.calibration.labels import human_labels
 from pipeline.calibration.reliability import Curve, reliability_curve
 from pipeline.corpora import TenantChunks
@@ -24,10 +25,6 @@ from schemas.settings import JudgeSettings
 from schemas.tables import CALIBRATION, RELIABILITY
 
 CALIBRATE = Stage("calibrate", 1, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
-
-MIN_LABELS = 100
-MIN_OF_EACH = 10
-"""Fewer labelled pairs with a probability, or fewer relevant or not relevant ones, and nothing is fitted."""
 
 
 def calibrate(
@@ -66,53 +63,6 @@ def calibrate(
             judge = judge_for(chunks)
             replies = [runner.run(judge.judge(pairs)) for pairs in pair_blocks(tables, chunks, own)]
             _write(output, one, judge.judge_id, settings, Compared.of(own, pa.concat_tables(replies)), seed)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A tenant's labelled pairs with the judge's replies, by query; all of shape (n_pairs,).
-
-    Attributes:
-        query: number of the pair's query, from 0.
-        positive: relevant to people.
-        read: the judge's reply could be read; only then `relevant` says what it was.
-        relevant: the judge's label.
-        probability: the judge's, NaN where it gave none.
-    """
-
-    query: NDArray[np.int64]
-    positive: NDArray[np.bool_]
-    read: NDArray[np.bool_]
-    relevant: NDArray[np.bool_]
-    probability: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, labels: pa.Table, replies: pa.Table) -> Compared:
-        """From rows of `human_labels` and replies to the same pairs in the same order."""
-        read = pc.is_valid(replies["relevant"]).to_numpy()
-        probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
-        return cls(
-            query=labels["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64),
-            positive=pc.greater(labels["relevance"], 0).to_numpy(),
-            read=read,
-            relevant=pc.fill_null(replies["relevant"], False).to_numpy(),
-            probability=pc.fill_null(probability, math.nan).to_numpy(),
-        )
-
-    def rated(self) -> Compared:
-        """The pairs with a probability."""
-        rows = np.isfinite(self.probability)
-        return Compared(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-    def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
-        """Labels by another threshold; a pair without a probability keeps its own."""
-        return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
-
-    @property
-    def enough(self) -> bool:
-        """Whether so many pairs can carry a curve and a threshold."""
-        yes = int(self.positive.sum())
-        return len(self.positive) >= MIN_LABELS and min(yes, len(self.positive) - yes) >= MIN_OF_EACH
 
 
 def _write(output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Compared, seed: int) -> None:

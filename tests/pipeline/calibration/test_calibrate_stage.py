@@ -88,7 +88,7 @@ def test_only_labelled_pairs_are_judged(run: Run, tmp_path: Path) -> None:
 
 def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tmp_path: Path) -> None:
     lines = [
-        HEAD,
+        "\ufeff" + HEAD,
         "a,q00,c0,1",
         "a,q00,c1,maybe",
         "a,q00,c1,-1",
@@ -103,7 +103,8 @@ def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tm
         "a,q00,c0,1",
         "a,q01,c1,1",
         "a,q01,c1,0",
-        ",q02,c2,3",
+        ",q02,c2, 3.0",
+        "a,q02,c3,0.5",
     ]
     manifest, _ = calibrated(given_run(run), tmp_path / "l.csv", lines)
     assert [(row["query_id"], row["chunk_id"], row["relevance"]) for row in read(run, "human_labels")] == [
@@ -124,11 +125,12 @@ def test_every_row_is_a_label_or_a_reject_with_file_line_and_reason(run: Run, tm
         (14, "label repeated"),
         (15, "contradictory labels"),
         (16, "contradictory labels"),
+        (18, "relevance is not a whole number from 0"),
     ]
     assert {(row["file"], row["stage"], row["table"]) for row in rejects} == {("l.csv", STEP, "human_labels")}
     assert rejects[0]["payload"] == "a,q00,c1,maybe"
     (step,) = manifest.funnel
-    assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (14, 2, 12)
+    assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (15, 2, 13)
 
 
 @pytest.mark.parametrize(
