@@ -65,7 +65,7 @@ def judge(name: str, root: Path) -> Judged:
         relevant[row, documents] = True
     features = np.concatenate([_matrix(part) for part in seen])
     score = np.concatenate([part.score for part in seen])
-    said = np.concatenate([part.probability for part in seen]) >= JudgeSettings().threshold
+    said = np.concatenate([part.probability for part in seen]) >= JudgeSettings().cut
     positive = relevant[query, collection.owners[chunk]]
     return Judged(name, query, found_by, positive, features, score, said, seconds)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ from flows.steps import Step, run_step
 from pipeline import statistics
 from pipeline.artifacts import Output, Run, Tables, key_of
 from pipeline.audit import AUDIT, audit
+from pipeline.calibration import CALIBRATE, calibrate, fitted_thresholds
 from pipeline.card import card
 from pipeline.caveats import caveats
 from pipeline.chunk import CHUNK, chunk
@@ -71,8 +72,7 @@ def build_benchmark(
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     ingest, seed = settings.ingest, settings.seed
-    retrievers, judge_for = tools.retrievers(settings), tools.judge_for(settings)
-    adaptive = settings.judge.depth == "adaptive"
+    retrievers = tools.retrievers(settings)
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -103,11 +103,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             lambda tables, output: _embed_and_search(tables, output, settings, retrievers, spread),
         ),
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
-        Step(
-            ADAPTIVE_JUDGE if adaptive else JUDGE,
-            tools.judge_identity(settings.judge) | ({"seed": seed} if adaptive else {}),
-            lambda tables, output: judge(tables, output, settings.judge, judge_for=judge_for, seed=seed),
-        ),
+        *_judging(settings),
         Step(
             TRIPLETS_STAGE, plain(settings.triplets), lambda tables, output: triplets(tables, output, settings.triplets)
         ),
@@ -178,6 +174,35 @@ def _embed_and_search(
     encoders = {name: settings.encoders[name] for name in retrievers if name in settings.encoders}
     embed_all(tables, output, encoders, settings.cache, spread=spread)
     search(tables, output, settings.pool, retrievers=retrievers, spread=spread)
+
+
+def _judging(settings: Settings) -> list[Step]:
+    """Calibration and judging: a fitted threshold is the one thing that the latter takes from the former."""
+    given, identity = settings.judge, tools.judge_identity(settings.judge)
+    tenant, seed, human = settings.ingest.tenant, settings.seed, settings.judge.human
+    fitted, adaptive = given.threshold == "fitted", given.depth == "adaptive"
+    stage = ADAPTIVE_JUDGE if adaptive else JUDGE
+
+    def compare(tables: Tables, output: Output) -> None:
+        calibrate(tables, output, given, judge_for=tools.judge_for(settings), tenant=tenant, seed=seed)
+
+    def label(tables: Tables, output: Output) -> None:
+        thresholds = fitted_thresholds(tables) if fitted else None
+        judge(tables, output, given, judge_for=tools.judge_for(settings, thresholds), seed=seed)
+
+    return [
+        Step(
+            CALIBRATE,
+            identity | {"seed": seed, "tenant": tenant} if human else {},
+            compare,
+            lambda: {"the human labels": source_fingerprint(human)} if human else {},
+        ),
+        Step(
+            replace(stage, reads=(*stage.reads, "calibration")) if fitted else stage,
+            identity | ({"seed": seed} if adaptive else {}),
+            label,
+        ),
+    ]
 
 
 def audit_step(settings: Settings) -> Step:

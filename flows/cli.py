@@ -72,9 +72,13 @@ def build(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Stop before the judge: pairs, tokens, time and cost from 50 calls.")
     ] = False,
+    human: Annotated[
+        str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
+    ] = None,
 ) -> None:
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
+    extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
     settings = load_settings(preset, config, [*(assignments or []), *extra])
     with prefect_server() as ready, reporting(reporter()):
         from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)

@@ -45,7 +45,7 @@ def stats(
     if prune:
         console.print(f"{ledger.prune(None if 'all' in prune else prune):,} bytes freed")
     facts = _facts(run)
-    rows = [row for row in ledger.usage().to_pylist() if not facts or _judged(row["judge_id"], facts["judge_ids"])]
+    rows = [row for row in ledger.usage().to_pylist() if not facts or _judged(row["judge_id"], _judges(facts))]
     damaged = [place for row in rows for place in row.pop("damaged")]
     for row in rows:
         row["cost"] = _cost(row, settings.judge)
@@ -54,6 +54,26 @@ def stats(
         console.print(f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}.")
     for place in damaged:
         console.print(f"[yellow]skipped, not to be trusted: {printable(place)}[/yellow]", soft_wrap=True)
+
+
+@app.command()
+def calibration(run: RunArgument) -> None:
+    """Show a run's judge against human labels, and how far a panel agrees."""
+    from pipeline import statistics  # noqa: PLC0415 (heavy)
+    from pipeline.agreement import pairwise_kappa, panel_alpha  # noqa: PLC0415
+    from pipeline.views import all_tables  # noqa: PLC0415
+
+    facts = _facts(run)
+    tables = all_tables(Run(run))
+    compared = statistics.calibration(tables)
+    if compared.num_rows:
+        show(compared, "The judge against people")
+        show(statistics.reliability(tables), "Reliability of its probabilities (95 % intervals)")
+    else:
+        console.print("No human labels: give some with `darklode build --human labels.csv`.")
+    if "members" in facts:
+        show(pairwise_kappa(tables), "Agreement of each two judges of the panel")
+        show(panel_alpha(tables), "Agreement of the whole panel (Krippendorff's alpha)")
 
 
 @app.command(epilog="Example: darklode judge prompt --show --query 'reset my password' --chunk 'Open Settings …'")
@@ -164,6 +184,10 @@ def _facts(run: str | None) -> dict[str, Any]:
     if manifest is None:
         raise ArtifactError(f"{run} has not been judged yet; run `darklode build` to the end")
     return manifest.facts
+
+
+def _judges(facts: dict[str, Any]) -> list[str]:
+    return [*facts["judge_ids"], *facts.get("members", [])]
 
 
 def _judged(judge_id: str, of_run: list[str]) -> bool:

@@ -16,17 +16,19 @@ from pipeline.judges.embedded import EmbeddedJudge
 from pipeline.judges.estimate import Estimate, estimate
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.llm import LlmJudge
+from pipeline.judges.panel import Panel
 from pipeline.judges.port import Judge
 from pipeline.judges.prompt import load_prompt
 from pipeline.judges.remembering import Remembered
 from pipeline.judges.threshold import Thresholded
+from pipeline.judges.vote import Vote
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.embedded import EMBEDDED
 from pipeline.retrievers.encoded import Encoded
 from pipeline.retrievers.port import Retriever
 from pipeline.search import Factory
 from pipeline.terms import TermSpace
-from schemas.settings import Bm25Settings, JudgeSettings, Settings
+from schemas.settings import Bm25Settings, CacheSettings, JudgeSettings, MemberSettings, Settings
 
 _LOG = logging.getLogger("darklode.judge")
 
@@ -109,20 +111,49 @@ def identities(factories: Mapping[str, Factory]) -> dict[str, Any]:
     return {name: getattr(factory, "identity", name) for name, factory in factories.items()}
 
 
-def judge_for(settings: Settings) -> Callable[[TenantChunks], Judge]:
-    """Builds the judge of one tenant's chunks: one that is fitted on them, or one for all tenants, with its ledger."""
-    given = settings.judge
+def judge_for(settings: Settings, fitted: Mapping[str, float] | None = None) -> Callable[[TenantChunks], Judge]:
+    """Builds the judge of one tenant's chunks: one that is fitted on them, or one for all tenants, with its ledger.
+
+    Args:
+        settings: judge and cache.
+        fitted: each tenant's threshold where `judge.threshold` is fitted; None leaves it at 0.5.
+    """
+    given, thresholds = settings.judge, fitted or {}
+    first, *others = [_member(member, settings.cache) for member in (given, *given.panel)]
+    weights = given.weights or (1.0,) * (1 + len(others))
+
+    def build(chunks: TenantChunks) -> Judge:
+        threshold = thresholds.get(chunks.tenant, given.cut)
+        if not others:
+            return first(chunks, threshold)
+        members = [
+            first(chunks, given.cut),
+            *(one(chunks, of.cut) for one, of in zip(others, given.panel, strict=True)),
+        ]
+        return Panel(members, Vote(given.vote, weights, threshold))
+
+    return build
+
+
+def _member(given: MemberSettings, where: CacheSettings) -> Callable[[TenantChunks, float], Judge]:
+    """Builds one judge from a tenant's chunks and its threshold."""
     if given.kind == "embedded":
-        return lambda chunks: EmbeddedJudge(TermSpace(chunks.batches()), given)
+        return lambda chunks, threshold: EmbeddedJudge(
+            TermSpace(chunks.batches()), given.model_copy(update={"threshold": threshold})
+        )
 
     @cache
     def remembered() -> Judge:
-        ledger = Ledger(settings.cache.root)
-        if given.kind == "cross_encoder":
-            return Remembered(CrossEncoderJudge(given), ledger, given.attempts)
-        return Thresholded(Remembered(LlmJudge(given, _LOG.warning), ledger, given.attempts), given.threshold)
+        asker = CrossEncoderJudge(given) if given.kind == "cross_encoder" else LlmJudge(given, _LOG.warning)
+        return Remembered(asker, Ledger(where.root), given.attempts)
 
-    return lambda _chunks: remembered()
+    @cache
+    def labelled(threshold: float) -> Judge:
+        # A cross-encoder's own labels have the threshold of the settings.
+        stands = given.kind == "cross_encoder" and threshold == given.cut
+        return remembered() if stands else Thresholded(remembered(), threshold)
+
+    return lambda _chunks, threshold: labelled(threshold)
 
 
 def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
@@ -140,7 +171,15 @@ def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
     """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
-    decisive = {"kind", "threshold", *_DECISIVE[settings.kind]}
-    decisive |= {"depth", "recall", "random_share"} if settings.depth == "adaptive" else set()
-    given = settings.model_dump(mode="json", include=decisive)
+    given = _identity(settings)
+    if settings.depth == "adaptive":
+        given |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
+    if settings.panel:
+        given |= {"panel": [_identity(member) for member in settings.panel]}
+        given |= {"vote": settings.vote, "weights": settings.weights}
+    return given
+
+
+def _identity(settings: MemberSettings) -> dict[str, Any]:
+    given = settings.model_dump(mode="json", include={"kind", "threshold", *_DECISIVE[settings.kind]})
     return given | ({"prompt": load_prompt(settings.prompt).digest} if settings.kind == "llm" else {})

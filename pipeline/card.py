@@ -7,6 +7,7 @@ import pyarrow as pa
 import yaml
 
 from pipeline import statistics
+from pipeline.agreement import pairwise_kappa, panel_alpha
 from pipeline.artifacts import Run, Tables
 from pipeline.views import all_tables
 from schemas.settings import Settings
@@ -30,6 +31,15 @@ STOPPED = """\
 The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
 estimated from the pairs drawn at random, with its 95 % interval; it is of the pool's positives by this judge, all
 queries together. What was not judged is in `unjudged`: neither positive nor negative."""
+HUMAN = """\
+The judge's labels against people's, at `threshold`. `ece` is the expected calibration error over the bins below.
+`fitted_kappa` was fitted on these labels and flatters; `cross_validated_kappa` is what to expect of new queries. Both
+are empty where labels are too few. All of it speaks of the pairs that people chose to label."""
+
+CURVE = """\
+Of pairs to which the judge gave `mean_probability`, people found `relevant_share` relevant (95 % Wilson interval)."""
+
+AGREEMENT = "Cohen's kappa of each two members, over the pairs that both labelled."
 
 READING = """\
 - DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
@@ -90,6 +100,15 @@ def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table,
     yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
     yield "Judge", statistics.judges(tables), ""
     yield "Where judging stopped", statistics.stopping(tables), STOPPED
+    yield "Judges of the panel", statistics.members(tables), "What each said; the vote is above."
+    yield "Agreement within the panel", pairwise_kappa(tables), AGREEMENT
+    yield (
+        "Agreement of the whole panel",
+        panel_alpha(tables),
+        "Krippendorff's alpha, over pairs with two labels or more.",
+    )
+    yield "The judge against people", statistics.calibration(tables), HUMAN
+    yield "Reliability of the judge's probabilities", statistics.reliability(tables), CURVE
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), GOLDEN

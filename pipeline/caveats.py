@@ -2,6 +2,7 @@
 
 from pipeline import statistics
 from pipeline.artifacts import Tables
+from pipeline.calibration import MIN_LABELS, MIN_OF_EACH
 from schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
@@ -24,6 +25,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _labels(tables),
         _unreadable(tables),
         _unjudged(tables),
+        _uncalibrated(tables),
         _short(tables, settings.triplets.negatives),
     ]
     return [sentence for sentence in found if sentence]
@@ -69,6 +71,17 @@ def _unjudged(tables: Tables) -> str:
         f"not relevant. Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
         f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. The audit knows the found "
         "positives only, which favour what several retrievers rank high."
+    )
+
+
+def _uncalibrated(tables: Tables) -> str:
+    few = [row["tenant"] for row in statistics.calibration(tables).to_pylist() if row["ece"] is None]
+    if not few:
+        return ""
+    named = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
+    return (
+        f"Too few human labels of {named} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
+        f"probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not."
     )
 
 

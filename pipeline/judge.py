@@ -14,12 +14,13 @@ from pipeline.judges.adaptive.evidence import gather
 from pipeline.judges.adaptive.rounds import Rounds
 from pipeline.judges.background import Background
 from pipeline.judges.pairs import PoolPairs, pair_blocks, pool_pairs
+from pipeline.judges.panel import Panel
 from pipeline.judges.port import Judge
 from pipeline.judges.units import Asked, Told
 from schemas.settings import JudgeSettings
 from schemas.tables import STOPPING, UNJUDGED
 
-JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "qrels"))
+JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts", "qrels"))
 
 ADAPTIVE_JUDGE = replace(JUDGE, reads=(*JUDGE.reads, "rankings"), writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name))
 """The same stage with `judge.depth` adaptive."""
@@ -40,12 +41,15 @@ def judge(
     At full depth these are all pairs of the pool, by query_id, then chunk_id; one unit is a block of queries. At
     adaptive depth they come in rounds (see `Rounds`), one unit each; what no round asked for goes to `unjudged`, and
     what is missed, as far as can be told, to `stopping`. A killed run goes on with the next unit, and a unit whose
-    pairs did not change is not judged again as long as `judge_id` stands. A relevant pair's relevance is the judge's
-    grade, 1 where it gives none; any other's is 0, whatever its grade; a verdict that is null has none.
+    pairs did not change is not judged again as long as `judge_id` stands.
+
+    A relevant pair's relevance is the judge's grade, 1 where it gives none; any other's is 0, whatever its grade; a
+    verdict that is null has none. What a panel's members said is written apart.
 
     Args:
         tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
-        output: takes `verdicts` and `qrels`; its facts name the judge's kind and ids and count the labels.
+        output: takes `verdicts`, `panel_verdicts` and `qrels`; its facts name the judge's kind and ids, a panel's
+            members, and count the labels.
         settings: the judge's kind, for the record; depth, recall and random_share.
         judge_for: builds the judge of a tenant from its chunks.
         seed: of the pairs drawn at random at adaptive depth.
@@ -54,13 +58,14 @@ def judge(
         ArtifactError: the pool names a query or chunk that its tenant does not have.
         ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
     """
-    told, judge_ids = Told(output, tables.rows("pool")), set()
+    told, judge_ids, members = Told(output, tables.rows("pool")), set[str](), set[str]()
     judges: list[Judge] = []
     with Background() as background:
         for tenant in tenants(tables, "pool"):
             chunks = TenantChunks(tables, tenant)
             asked = Asked(judge_for(chunks), background, output, told)
             judge_ids.add(asked.judge.judge_id)
+            members |= set(asked.judge.member_ids) if isinstance(asked.judge, Panel) else set()
             judges += [asked.judge] if asked.judge not in judges else []  # one may serve several tenants
             if settings.depth == "full":
                 _all(tables, chunks, asked)
@@ -71,6 +76,8 @@ def judge(
     for one in judges:
         noted.update(getattr(one, "facts", {}))
     output.facts |= {"kind": settings.kind, "judge_ids": sorted(judge_ids), **noted}
+    if members:
+        output.facts["members"] = sorted(members)
 
 
 def _all(tables: Tables, chunks: TenantChunks, asked: Asked) -> None:

@@ -29,10 +29,13 @@ JUDGES = """
            count(*) FILTER (relevant) AS relevant,
            count(*) FILTER (NOT relevant) AS not_relevant,
            count(*) FILTER (relevant IS NULL) AS unreadable
-    FROM verdicts GROUP BY judge_id ORDER BY judge_id
+    FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
 
 STOPPING = "SELECT * FROM stopping ORDER BY tenant"
+CALIBRATION = "SELECT * FROM calibration ORDER BY tenant"
+
+RELIABILITY = "SELECT * FROM reliability ORDER BY tenant, bin"
 
 POOL_SIZES = """
     WITH sizes AS (
@@ -91,7 +94,22 @@ def funnel(tables: Tables) -> pa.Table:
 
 def judges(tables: Tables) -> pa.Table:
     """Verdicts per judge_id: relevant, not_relevant, unreadable."""
-    return tables.sql(JUDGES)
+    return tables.sql(JUDGES.format(table="verdicts"))
+
+
+def members(tables: Tables) -> pa.Table:
+    """The same of each member of a panel."""
+    return tables.sql(JUDGES.format(table="panel_verdicts"))
+
+
+def calibration(tables: Tables) -> pa.Table:
+    """`calibration`, by tenant."""
+    return tables.sql(CALIBRATION)
+
+
+def reliability(tables: Tables) -> pa.Table:
+    """The reliability curve, by tenant and bin."""
+    return tables.sql(RELIABILITY)
 
 
 def stopping(tables: Tables) -> pa.Table:

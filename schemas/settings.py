@@ -189,18 +189,15 @@ class CacheSettings(Section):
     dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
 
 
-class JudgeSettings(Section):
-    """Who judges, and what it may cost."""
+class MemberSettings(Section):
+    """One judge, and what it may cost."""
 
     kind: Literal["llm", "cross_encoder", "embedded"] = Field(
         "embedded", description="a language model, a cross-encoder, or embedded: a label-free scorer, weak, and no LLM"
     )
-    threshold: Share = Field(0.5, description="relevant from this probability on")
-    depth: Literal["full", "adaptive"] = Field(
-        "full", description="full: every pair of the pool; adaptive: the likeliest first, until `recall` is reached"
+    threshold: Share | Literal["fitted"] = Field(
+        0.5, description="relevant from this probability on; fitted: from the one that agrees best with judge.human"
     )
-    recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
-    random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
     model: str = Field("", description="llm: its name at the server; cross_encoder: name on the hub, or a local folder")
     revision: str | None = Field(
         None, description="of the model: commit or tag on the hub; llm: your name for the served weights"
@@ -254,6 +251,46 @@ class JudgeSettings(Section):
             raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
         if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
             raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
+        return self
+
+    @property
+    def cut(self) -> float:
+        """The threshold as a number: 0.5 where it is yet to be fitted."""
+        return 0.5 if self.threshold == "fitted" else self.threshold
+
+
+class JudgeSettings(MemberSettings):
+    """Who judges, alone or with others, and which human labels check it."""
+
+    depth: Literal["full", "adaptive"] = Field(
+        "full", description="full: every pair of the pool; adaptive: the likeliest first, until `recall` is reached"
+    )
+    recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
+    random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
+    human: str | None = Field(
+        None, min_length=1, description="CSV of human labels: query_id, chunk_id, relevance, and tenant where needed"
+    )
+    panel: tuple[MemberSettings, ...] = Field(
+        (),
+        description="further judges of the same pairs: a list of sections like this one, without the last seven keys",
+    )
+    vote: Literal["majority", "mean"] = Field(
+        "majority", description="of a panel: most labels, or the weighted mean probability against the threshold"
+    )
+    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (), description="of the panel's probabilities, this judge's first; empty: all equal"
+    )
+
+    @model_validator(mode="after")
+    def _panel_can_vote(self) -> Self:
+        if self.weights and (len(self.weights) != 1 + len(self.panel) or not any(self.weights)):
+            raise ValueError(f"weights must name {1 + len(self.panel)} numbers, this judge's first, and one above 0")
+        if any(member.threshold == "fitted" for member in self.panel):
+            raise ValueError("threshold fitted is for the judge itself; give members of the panel a number")
+        if self.threshold == "fitted" and self.human is None:
+            raise ValueError("threshold fitted needs judge.human, a CSV of human labels")
+        if self.threshold == "fitted" and self.panel and self.vote == "majority":
+            raise ValueError("threshold fitted needs judge.vote mean: a majority compares no probability")
         return self
 
 

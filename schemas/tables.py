@@ -210,6 +210,76 @@ VERDICTS = Table(
     ),
 )
 
+PANEL_VERDICTS = Table(
+    "panel_verdicts",
+    VERDICTS.key,
+    "what each judge of a panel said of each pair; `verdicts` holds what they came to; empty without a panel",
+    VERDICTS.schema,
+)
+
+_FITTED = "null where the labels are too few"
+
+HUMAN_LABELS = Table(
+    "human_labels",
+    ("tenant", "query_id", "chunk_id"),
+    "the human labels of `judge.human` that name a pair of the pool",
+    pa.schema([TENANT, QUERY_ID, CHUNK_ID, _field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
+)
+
+CALIBRATION = Table(
+    "calibration",
+    ("tenant",),
+    "the judge against human labels",
+    pa.schema(
+        [
+            TENANT,
+            _field("judge_id", pa.string(), "who gave the labels and probabilities, before a threshold was fitted"),
+            _field("labels", pa.int64(), "pairs that people labelled"),
+            _field("unreadable", pa.int64(), "those of them without a verdict"),
+            _field("threshold", pa.float64(), "the threshold that the counts and kappa are for", null=True),
+            _field("true_positives", pa.int64(), "relevant to both"),
+            _field("false_positives", pa.int64(), "relevant to the judge alone"),
+            _field("false_negatives", pa.int64(), "relevant to people alone"),
+            _field("true_negatives", pa.int64(), "relevant to neither"),
+            _field("kappa", pa.float64(), "Cohen's kappa of these counts; null where chance alone agrees", null=True),
+            _field("probabilities", pa.int64(), "labelled pairs with a probability: what the rest is computed from"),
+            _field("ece", pa.float64(), f"expected calibration error, 0 to 1; {_FITTED}", null=True),
+            _field(
+                "fitted_threshold",
+                pa.float64(),
+                f"the threshold of the highest kappa; {_FITTED}, or none beats chance",
+                null=True,
+            ),
+            _field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True),
+            _field(
+                "cross_validated_kappa",
+                pa.float64(),
+                "kappa where each query's threshold is fitted on others",
+                null=True,
+            ),
+        ]
+    ),
+)
+
+RELIABILITY = Table(
+    "reliability",
+    ("tenant", "bin"),
+    "how often pairs of like probability are relevant to people: bins of equal size, none where labels are too few",
+    pa.schema(
+        [
+            TENANT,
+            _field("bin", pa.int32(), "place of the bin by probability, from 0; equal probabilities share a bin"),
+            _field("labels", pa.int64(), "labelled pairs in it"),
+            _field("lowest", pa.float64(), "lowest probability in it"),
+            _field("highest", pa.float64(), "highest probability in it"),
+            _field("mean_probability", pa.float64(), "what the judge said"),
+            _field("relevant_share", pa.float64(), "what people said: share of relevant pairs"),
+            _field("share_low", pa.float64(), "lower end of its 95 % Wilson interval"),
+            _field("share_high", pa.float64(), "upper end of the same"),
+        ]
+    ),
+)
+
 QRELS = Table(
     "qrels",
     ("tenant", "query_id", "chunk_id"),
@@ -395,9 +465,13 @@ TABLES: dict[str, Table] = {
         RANKINGS,
         POOL,
         VERDICTS,
+        PANEL_VERDICTS,
         QRELS,
         UNJUDGED,
         STOPPING,
+        HUMAN_LABELS,
+        CALIBRATION,
+        RELIABILITY,
         IMPRESSIONS,
         QUERY_TERMS,
         ASSOCIATIONS,

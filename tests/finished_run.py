@@ -29,6 +29,7 @@ def finished_run(url: str, tenants: tuple[str, ...] = TENANTS) -> Run:
     run = Run(url)
     n = len(tenants)
     filled = {name: [row for tenant in tenants for row in rows(tenant)] for name, rows in _ROWS.items()}
+    filled |= {name: [] for name in ("panel_verdicts", "human_labels", "calibration", "reliability")}
     filled |= {"audit_retrievers": _audit(), "audit_overlap": _overlap()}
     for stage, (tables, step) in _STAGES.items():
         counted = FunnelStep(stage, step[0], step[1] * n, step[2], step[3] * n, {k: v * n for k, v in step[4].items()})
@@ -54,7 +55,8 @@ _STAGES: dict[str, tuple[tuple[str, ...], _Step]] = {
     "chunk": (("chunks",), ("documents", 2, "chunks", 4, {})),
     "search": (("rankings",), ("queries", 4, "ranked chunks", 24, {})),
     "pool": (("pool",), ("queries", 4, "candidates", 16, {})),
-    "judge": (("verdicts", "qrels"), ("candidates", 17, "verdicts", 16, {"unreadable": 1})),
+    "calibrate": (("human_labels", "calibration", "reliability"), ("rows", 2, "rows", 2, {})),
+    "judge": (("verdicts", "panel_verdicts", "qrels"), ("candidates", 17, "verdicts", 16, {"unreadable": 1})),
     "triplets": (("triplets",), ("positives", 6, "triplets", 4, {"test": 2})),
     "audit": (("audit_retrievers", "audit_overlap"), ("positives", 6, "positives", 6, {})),
 }

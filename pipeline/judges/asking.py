@@ -12,7 +12,7 @@ from pipeline.encoders.batching import ESTIMATE, cut, estimate_tokens
 from pipeline.judges import quoting
 from pipeline.judges.forms import Form
 from pipeline.judges.prompt import Asked, Message, Prompt
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 VERSION = 1
 """Of everything here that decides what a model reads, and of how its reply is read."""
@@ -32,7 +32,7 @@ class Asking:
         form: what the server obeys.
     """
 
-    settings: JudgeSettings
+    settings: MemberSettings
     prompt: Prompt
     form: Form
 

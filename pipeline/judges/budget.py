@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.errors import DarklodeError
 from pipeline.judges.counters import Counters
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Budget:
     A call whose answer was lost counts at its estimate: it may have been billed.
     """
 
-    settings: JudgeSettings
+    settings: MemberSettings
     counters: Counters
     reserved_prompt: int = 0
     reserved_completion: int = 0

@@ -16,7 +16,7 @@ from pipeline.judges.budget import Budget
 from pipeline.judges.calls import Refused, completion_of
 from pipeline.judges.counters import Counters
 from pipeline.judges.replicas import BUSY, Replica, Replicas, pause
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Short: a server that turns calls away is called less, and one that is down not at all, by other means."""
@@ -38,7 +38,7 @@ class Caller:
         stop: set when the judge has failed: calls that fail are not sent again.
     """
 
-    settings: JudgeSettings
+    settings: MemberSettings
     key: str
     replicas: Replicas
     counters: Counters

@@ -20,7 +20,7 @@ from pipeline.encoders.model_loading import devices, open_model, versioned_name
 from pipeline.errors import MissingPart, SettingsError
 from pipeline.judges.asker import Answered
 from pipeline.judges.port import REPLIES
-from schemas.settings import JudgeSettings, SentenceTransformersEncoder
+from schemas.settings import MemberSettings, SentenceTransformersEncoder
 
 _BATCHES_AT_ONCE = 8
 _DECIMALS = 4
@@ -41,8 +41,8 @@ class CrossEncoderJudge:
         SettingsError: a name without its owner.
     """
 
-    def __init__(self, settings: JudgeSettings) -> None:
-        self._threshold = settings.threshold
+    def __init__(self, settings: MemberSettings) -> None:
+        self._threshold = settings.cut
         self._settings = SentenceTransformersEncoder(
             kind="sentence_transformers",
             **settings.model_dump(include={"model", "revision", "device", "batch_size", "max_tokens"}),

@@ -17,7 +17,7 @@ from pipeline.judges.overlap import Overlap, Tokens, best_window, sums, with_dat
 from pipeline.judges.port import REPLIES
 from pipeline.retrievers.bm25 import Bm25
 from pipeline.terms import TermSpace
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 VERSION = 1
 MIDPOINT = 0.6
@@ -72,9 +72,9 @@ class EmbeddedJudge:
         settings: `threshold` is the probability from which a pair is relevant.
     """
 
-    def __init__(self, space: TermSpace, settings: JudgeSettings) -> None:
+    def __init__(self, space: TermSpace, settings: MemberSettings) -> None:
         self._space = space
-        self._threshold = settings.threshold
+        self._threshold = settings.cut
         self._bm25 = Bm25(space)
         self._overlap = Overlap(space)
         self._meaning = Meaning(space)

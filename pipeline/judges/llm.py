@@ -26,7 +26,7 @@ from pipeline.judges.probe import patient, probe
 from pipeline.judges.prompt import load_prompt
 from pipeline.judges.reading import Reading, answered
 from pipeline.judges.replicas import Replica, Replicas, pause
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 GATHER_SECONDS = 0.02
 """Replies that arrive within this time are handed over together."""
@@ -49,7 +49,7 @@ class LlmJudge:
         MissingPart: the key is missing.
     """
 
-    def __init__(self, settings: JudgeSettings, say: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(self, settings: MemberSettings, say: Callable[[str], None] = lambda _line: None) -> None:
         self._settings, self._say = settings, say
         self._prompt = load_prompt(settings.prompt)
         self._where = [address(url, settings.key_env) for url in settings.base_url]

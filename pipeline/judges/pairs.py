@@ -25,17 +25,19 @@ _QUERIES = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
 """
 
-_SIZES = "SELECT query_id, count(*) AS pairs FROM pool WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+_ASKED = "CREATE TEMP VIEW asked AS SELECT tenant, query_id, chunk_id FROM pool"
+
+_SIZES = "SELECT query_id, count(*) AS pairs FROM asked WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
 
 _IDS = """
     SELECT p.query_id, p.chunk_id, r.row
-    FROM pool p LEFT JOIN chunk_rows r USING (chunk_id)
+    FROM asked p LEFT JOIN chunk_rows r USING (chunk_id)
     WHERE p.tenant = $tenant
     ORDER BY p.query_id, p.chunk_id
 """
 
 
-def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
+def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[pa.Table]:
     """Rows of `PAIRS`, by query_id, then chunk_id: all of `QUERY_BLOCK` queries at a time.
 
     Memory follows the block, the tenant's queries and its chunk ids; chunk texts lie in a temporary file.
@@ -43,6 +45,7 @@ def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
     Args:
         tables: holds `queries` and `pool`.
         chunks: the tenant's chunks.
+        only: leave out pairs of the pool that have no row here, by tenant, query_id and chunk_id; None takes all.
 
     Raises:
         ArtifactError: the pool names a query or a chunk that the tenant does not have.
@@ -50,6 +53,7 @@ def pair_blocks(tables: Tables, chunks: TenantChunks) -> Iterator[pa.Table]:
     with tables.connect() as connection, tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
         texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         tenant = {"tenant": chunks.tenant}
+        _ask(connection, only)
         queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
         sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()["pairs"].to_numpy()
         blocks = np.add.reduceat(sizes, np.arange(0, len(sizes), QUERY_BLOCK)) if len(sizes) else sizes
@@ -106,6 +110,7 @@ def pool_pairs(tables: Tables, chunks: TenantChunks) -> Iterator[PoolPairs]:
         texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         with tables.connect() as connection:
             tenant = {"tenant": chunks.tenant}
+            _ask(connection)
             queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
             sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()
             rows = np.concatenate([_rows(batch, chunks.tenant) for batch in _sorted_ids(connection, chunks)])
@@ -116,6 +121,13 @@ def _rows(batch: pa.RecordBatch, tenant: str) -> NDArray[np.int64]:
     ids = pa.Table.from_batches([batch])
     _check(ids, tenant, "chunk_id", ids["row"])
     return np.asarray(ids["row"].to_numpy(), np.int64)
+
+
+def _ask(connection: duckdb.DuckDBPyConnection, only: pa.Table | None = None) -> None:
+    """Make the view `asked` of the pool, or of those of its pairs that are in `only`."""
+    if only is not None:
+        connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
+    connection.execute(_ASKED + (" SEMI JOIN wanted USING (tenant, query_id, chunk_id)" if only is not None else ""))
 
 
 def _sorted_ids(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> pa.RecordBatchReader:

@@ -14,7 +14,7 @@ from pipeline.judges.calls import Refused
 from pipeline.judges.forms import Form
 from pipeline.judges.prompt import Asked, Prompt
 from pipeline.judges.reading import Reading, read
-from schemas.settings import JudgeSettings
+from schemas.settings import MemberSettings
 
 _ELSEWHERE = "Describe the sea in one sentence."
 """A task whose answer is no label, unless the server holds the model to the labels."""
@@ -28,7 +28,7 @@ Complete = Callable[[bytes], Awaitable[Mapping[str, Any]]]
 """Sends a body and gives the completion; raises Transient, Refused or DarklodeError."""
 
 
-async def probe(settings: JudgeSettings, prompt: Prompt, complete: Complete) -> Asking:
+async def probe(settings: MemberSettings, prompt: Prompt, complete: Complete) -> Asking:
     """The strictest form that the server obeys, checked with a pair of the prompt.
 
     Raises:
@@ -74,7 +74,7 @@ def patient(complete: Complete) -> Complete:
     return again
 
 
-def _forms(settings: JudgeSettings) -> Iterator[Form]:
+def _forms(settings: MemberSettings) -> Iterator[Form]:
     """From the strictest to the loosest, log-probabilities first."""
     modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
     for mode in modes:

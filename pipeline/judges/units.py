@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from pipeline.artifacts import Output, Unit
 from pipeline.corpora import Digest
 from pipeline.judges.background import Background
+from pipeline.judges.panel import Panel
 from pipeline.judges.port import REPLIES, Judge, Live
-from schemas.tables import QRELS, VERDICTS
+from schemas.tables import PANEL_VERDICTS, QRELS, VERDICTS
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
@@ -62,12 +63,21 @@ class Asked:
         self.told.of(self.judge)
         with self.output.unit(name, f"{judge_id} {digest.hexdigest()}") as unit:
             if not unit.done:
-                verdicts = _verdicts(judge_id, pairs, self.background.run(self.judge.judge(pairs), self.told.meanwhile))
+                verdicts = _verdicts(judge_id, pairs, self._replies(pairs))
                 self.output.write("verdicts", verdicts)
                 self.output.write("qrels", _qrels(verdicts))
                 unit.facts = _counts(verdicts["relevant"])
         self.told.done(unit.facts)
         return unit
+
+    def _replies(self, pairs: pa.Table) -> pa.Table:
+        """The judge's replies; those of a panel's members are written."""
+        if not isinstance(self.judge, Panel):
+            return self.background.run(self.judge.judge(pairs), self.told.meanwhile)
+        each = self.background.run(self.judge.each(pairs), self.told.meanwhile)
+        own = [_verdicts(member, pairs, said) for member, said in zip(self.judge.member_ids, each, strict=True)]
+        self.output.write("panel_verdicts", pa.concat_tables(own).cast(PANEL_VERDICTS.schema))
+        return self.judge.pooled(each)
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
