@@ -210,5 +210,5 @@ def test_help_names_every_option(call: Call) -> None:
         shown = call("judge", name, "--help")
         assert (shown.code, command.help in shown.out) == (0, True)
         options = [one for parameter in command.params for one in parameter.opts if one.startswith("--")]
-        assert options
+        assert options or name == "calibration"
         assert [one for one in options if not re.search(rf"{one}\b", shown.out)] == []
