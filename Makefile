@@ -19,7 +19,7 @@ test: lint
 test-vllm: $(VENV)/dev
 	@test -n "$(URL)" || { echo "say where vLLM is: make test-vllm URL=http://127.0.0.1:8000/v1" >&2; exit 2; }
 	DARKLODE_VLLM_URL="$(URL)" DARKLODE_VLLM="$(VLLM)" DARKLODE_VLLM_OPTIONS="$(VLLM_OPTIONS)" \
-		$(BIN)/python -m pytest tests/opt_in/test_vllm.py -rAs --tb=short
+		$(BIN)/python -m pytest tests/opt_in/test_vllm.py -rA --tb=short
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

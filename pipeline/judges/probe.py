@@ -39,11 +39,10 @@ async def probe(settings: JudgeSettings, prompt: Prompt, complete: Complete) -> 
     for form in _forms(settings):
         asking, failure = Asking(settings, prompt, form), None
         try:
-            if form.mode == "text" or await _obeys(asking, complete):
-                reading = await _rehearse(asking, complete)
-                if reading.readable and form.logprobs == ("probability" in reading.said):
-                    return asking
-                said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
+            reading = await _tried(asking, complete)
+            if reading.readable and form.logprobs == ("probability" in reading.said):
+                return asking
+            said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
         except Refused as error:
             said = f"it refused, {error}"
         except Transient as error:
@@ -83,11 +82,20 @@ def _forms(settings: JudgeSettings) -> Iterator[Form]:
                 yield Form(mode, logprobs, settings.rationale)
 
 
-async def _obeys(asking: Asking, complete: Complete) -> bool:
-    """Whether a reply has the form even where nothing but the parameters asks for it."""
+async def _tried(asking: Asking, complete: Complete) -> Reading:
+    """The model's answer to an example; before it, the reply of a server that does not obey."""
+    if asking.form.mode != "text":
+        reading = await _elsewhere(asking, complete)
+        if not reading.readable:
+            return reading
+    return await _rehearse(asking, complete)
+
+
+async def _elsewhere(asking: Asking, complete: Complete) -> Reading:
+    """The reply where nothing but the parameters asks for the form: readable if the server obeys them."""
     body = json.loads(asking.body(""))
     body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
-    return read(await complete(json.dumps(body).encode()), asking.form, asking.prompt).readable
+    return read(await complete(json.dumps(body).encode()), asking.form, asking.prompt)
 
 
 async def _rehearse(asking: Asking, complete: Complete) -> Reading:
