@@ -3,14 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= data/runs/sample
+# For test-vllm: the server's address; the vllm command and its options, for batch files.
+URL ?=
+VLLM ?=
+VLLM_OPTIONS ?=
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-vllm lint bench clean
 
 demo: $(VENV)/base
 	$(BIN)/darklode build --docs data/sample --queries data/sample --out $(RUN)
 
 test: lint
 	$(BIN)/python -m pytest
+
+test-vllm: $(VENV)/dev
+	@test -n "$(URL)" || { echo "say where vLLM is: make test-vllm URL=http://127.0.0.1:8000/v1" >&2; exit 2; }
+	DARKLODE_VLLM_URL="$(URL)" DARKLODE_VLLM="$(VLLM)" DARKLODE_VLLM_OPTIONS="$(VLLM_OPTIONS)" \
+		$(BIN)/python -m pytest tests/opt_in/test_vllm.py -rA --tb=short
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

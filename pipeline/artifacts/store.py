@@ -69,15 +69,18 @@ class Store:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Files directly in a folder and their sizes in bytes; empty where there is no such folder."""
-        selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
-        found = self._fs.get_file_info(selector)
-        return {f"{folder}/{info.base_name}": info.size for info in found if info.is_file}
+        return {f"{folder}/{info.base_name}": info.size for info in self._list(folder) if info.is_file}
 
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
+        return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
+
+    def _list(self, folder: str) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
-        found = self._fs.get_file_info(selector)
-        return sorted(info.base_name for info in found if info.type == pafs.FileType.Directory)
+        try:
+            return list(self._fs.get_file_info(selector))
+        except OSError:  # a folder made while it was looked for is neither found nor missing
+            return list(self._fs.get_file_info(selector))
 
     def delete(self, name: str) -> None:
         """Delete a file; one that is already gone is no error."""

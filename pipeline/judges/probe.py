@@ -39,11 +39,10 @@ async def probe(settings: MemberSettings, prompt: Prompt, complete: Complete) ->
     for form in _forms(settings):
         asking, failure = Asking(settings, prompt, form), None
         try:
-            if form.mode == "text" or await _obeys(asking, complete):
-                reading = await _rehearse(asking, complete)
-                if reading.readable and form.logprobs == ("probability" in reading.said):
-                    return asking
-                said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
+            reading = await _tried(asking, complete)
+            if reading.readable and form.logprobs == ("probability" in reading.said):
+                return asking
+            said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
         except Refused as error:
             said = f"it refused, {error}"
         except Transient as error:
@@ -83,15 +82,25 @@ def _forms(settings: MemberSettings) -> Iterator[Form]:
                 yield Form(mode, logprobs, settings.rationale)
 
 
-async def _obeys(asking: Asking, complete: Complete) -> bool:
-    """Whether a reply has the form even where nothing but the parameters asks for it; one slip is forgiven."""
+async def _tried(asking: Asking, complete: Complete) -> Reading:
+    """The model's answer to an example; before it, the reply of a server that does not obey."""
+    if asking.form.mode != "text":
+        reading = await _elsewhere(asking, complete)
+        if not reading.readable:
+            return reading
+    return await _rehearse(asking, complete)
+
+
+async def _elsewhere(asking: Asking, complete: Complete) -> Reading:
+    """The reply where nothing but the parameters asks for the form: readable if the server obeys; a slip is forgiven."""
     body = json.loads(asking.body(""))
     body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
     content = json.dumps(body).encode()
     for _ in range(_TRIES):
-        if read(await complete(content), asking.form, asking.prompt).readable:
-            return True
-    return False
+        reading = read(await complete(content), asking.form, asking.prompt)
+        if reading.readable:
+            break
+    return reading
 
 
 async def _rehearse(asking: Asking, complete: Complete) -> Reading:

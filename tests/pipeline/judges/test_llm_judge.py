@@ -181,7 +181,8 @@ def test_the_judge_id_names_what_can_change_a_verdict_and_nothing_else() -> None
 
 
 def test_a_mode_that_the_server_ignores_is_an_error() -> None:
-    with FakeChat(knows=NO_MODES) as server, pytest.raises(DarklodeError, match=r"gives no label in any form .* json"):
+    said = rf"gives no label in any form .* json .* it answered '{PROSE}': the reply is no JSON"
+    with FakeChat(knows=NO_MODES) as server, pytest.raises(DarklodeError, match=said):
         _ = judge_of(server, mode="json").judge_id
 
 
