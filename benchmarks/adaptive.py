@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.collections_io import COLLECTIONS, Collection, read_collection
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.stopping_rules import RULES, Trail
-from pipeline.artifacts import Run, Stage
+from pipeline.artifacts import Run, Stage, Tables
 from pipeline.corpora import TenantChunks
 from pipeline.judges.adaptive import rounds as rounds_module
 from pipeline.judges.adaptive.evidence import Evidence, gather
@@ -47,11 +47,14 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pool:
-    """A collection's pool; `positive` holds 1 or 0 for each pair, `seconds` those that its evidence took."""
+    """A collection's pool; `positive` holds 1 or 0 for each pair, `found_by` whether each retriever has it in its
+    first 60, shape (n_pairs, 7), and `seconds` those that its evidence took.
+    """
 
     name: str
     evidence: Evidence
     positive: _Floats
+    found_by: NDArray[np.bool_]
     seconds: float
 
 
@@ -77,7 +80,14 @@ def prepare(collection: Collection, folder: Path) -> Pool:
     for row, documents in enumerate(collection.relevant):
         relevant[row, documents] = 1
     asked = np.array([int(name) for name in named["query_id"].to_pylist()])
-    return Pool(collection.name, evidence, relevant[asked, collection.owners[pairs.rows]], seconds)
+    positive = relevant[asked, collection.owners[pairs.rows]]
+    return Pool(collection.name, evidence, positive, _found_by(tables), seconds)
+
+
+def _found_by(tables: Tables) -> NDArray[np.bool_]:
+    columns = ", ".join(f"list_contains(retrievers, '{name}') AS {name}" for name in EMBEDDED)
+    found = tables.sql(f"SELECT {columns} FROM pool ORDER BY query_id, chunk_id")
+    return np.stack([column.to_numpy() for column in found.columns], axis=1)
 
 
 def _put(run: Run, table: str, rows: pa.Table) -> None:
@@ -132,8 +142,10 @@ def curve(positive: _Floats) -> dict[str, float]:
 def stops(found: Pool, seed: int) -> dict[str, Any]:
     """One run with the product's own rounds and stopping rule."""
     rounds = Rounds(found.evidence, recall=TARGET, random_share=RANDOM_SHARE, seed=seed)
+    judged = np.zeros(len(found.positive), bool)
     while len(numbers := rounds.next()):
         rounds.learn(numbers, found.positive[numbers])
+        judged[numbers] = True
     said = {name: value[0] for name, value in rounds.summary().items()}
     truth = 1 - said["positives"] / float(found.positive.sum())
     return {
@@ -145,7 +157,14 @@ def stops(found: Pool, seed: int) -> dict[str, Any]:
         "interval": (said["missed_low"], said["missed_high"]),
         "covers": bool(said["missed_low"] <= truth <= said["missed_high"]),
         "rounds": rounds.number - 1,
+        "audit": _audit_shift(found, judged),
     }
+
+
+def _audit_shift(found: Pool, judged: NDArray[np.bool_]) -> list[float]:
+    """For each retriever, its share of the positives found less its share of all positives of the pool."""
+    everything, some = found.positive > 0, (found.positive > 0) & judged
+    return [float(shift) for shift in found.found_by[some].mean(axis=0) - found.found_by[everything].mean(axis=0)]
 
 
 def _fixed(found: Pool, calls: int) -> float:
@@ -198,10 +217,11 @@ def to_markdown(results: dict[str, dict[str, Any]]) -> str:
             markdown_table(["collection", "order", "round", *shares, "seconds"], orders),
             f"The stopping rule in use, set to {TARGET}, random slices counted as calls. `same calls fused` is what "
             "as many calls find in fused-rank order; `covers`: runs in which the 95 % interval of the missed share "
-            "holds the truth.",
+            "holds the truth; `audit shift`: least and greatest mean shift, by retriever, of recall at 60 against "
+            "the positives found, from that against all.",
             markdown_table(
                 "collection,runs,judged,of it random,recall,least recall,reached,covers,interval width,"
-                "same calls fused,rounds".split(","),
+                "same calls fused,rounds,audit shift".split(","),
                 ours,
             ),
             f"Other rules, target {TARGET}, on the run in rounds of 3 % without a slice.",
@@ -217,6 +237,7 @@ def _summary(runs: list[dict[str, Any]]) -> list[object]:
     recalls = [run["recall"] for run in runs]
     width = np.mean([run["interval"][1] - run["interval"][0] for run in runs])
     reached = sum(recall >= TARGET for recall in recalls)
+    shifts = np.mean([run["audit"] for run in runs], axis=0)
     covered = sum(run["covers"] for run in runs)
     return [
         len(runs),
@@ -229,6 +250,7 @@ def _summary(runs: list[dict[str, Any]]) -> list[object]:
         f"{width:.3f}",
         mean("fixed"),
         mean("rounds"),
+        f"{shifts.min():+.3f} to {shifts.max():+.3f}",
     ]
 
 

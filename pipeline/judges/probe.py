@@ -92,7 +92,7 @@ async def _tried(asking: Asking, complete: Complete) -> Reading:
 
 
 async def _elsewhere(asking: Asking, complete: Complete) -> Reading:
-    """The reply where nothing but the parameters asks for the form: readable if the server obeys; a slip is forgiven."""
+    """The reply where nothing but the parameters asks for it: readable if the server obeys; slips are forgiven."""
     body = json.loads(asking.body(""))
     body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
     content = json.dumps(body).encode()

@@ -11,13 +11,16 @@ import pytest
 import pipeline.judges.adaptive.rounds
 from pipeline.artifacts import Manifest, Output, Run, Tables
 from pipeline.audit import AUDIT, audit
+from pipeline.card import card
+from pipeline.caveats import caveats
 from pipeline.corpora import TenantChunks
 from pipeline.errors import ArtifactError
 from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
 from pipeline.judges.port import Judge
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.triplets import TRIPLETS_STAGE, triplets
-from schemas.settings import AuditSettings, JudgeSettings, PoolSettings, TripletSettings
+from pipeline.views import all_tables
+from schemas.settings import AuditSettings, JudgeSettings, PoolSettings, Settings, TripletSettings
 from schemas.tables import RANKINGS
 from tests.conftest import execute, put, read
 from tests.judge_tables import chunks, queries
@@ -115,6 +118,17 @@ def test_it_finds_the_wanted_share_and_says_what_it_missed(run: Run) -> None:
     assert row["positives"] == found >= 0.9 * positives
     assert row["judged"] == len(read(run, "verdicts")) < row["pairs"]
     assert row["missed_low"] <= 1 - found / positives <= row["missed_high"]  # type: ignore[operator]
+
+
+def test_card_and_caveats_say_what_was_left_out(run: Run) -> None:
+    judged(prepared(run), ScriptedJudge(on_topic))
+    (row,), left = read(run, "stopping"), len(read(run, "unjudged"))
+    (said,) = [one for one in caveats(all_tables(run), Settings()) if "not judged" in one]
+    assert said.startswith(f"{left:,} pairs of the pool were not judged")
+    assert f"{row['missed_low']:.1%} to {row['missed_high']:.1%}" in said
+    text = card(run, Settings(), [said])
+    assert "## Where judging stopped" in text
+    assert said in text
 
 
 def test_batches_hold_one_tenants_pairs_in_order_and_keep_a_server_busy(run: Run) -> None:
