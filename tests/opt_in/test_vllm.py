@@ -173,9 +173,7 @@ def wait_until(done: Callable[[], bool], reason: str) -> None:
 
 @pytest.mark.parametrize("mode", ["choice", "json"])
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
-def test_labels_come_with_probabilities_that_sum_to_one(
-    judge_of: Callable[..., LlmJudge], mode: str, prompt: str
-) -> None:
+def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mode: str, prompt: str) -> None:
     judge, pairs = judge_of(mode=mode, prompt=prompt), pairs_of()
     assert f":{prompt}-1:{mode}+logprobs:" in judge.judge_id
     grades = judge.asking.prompt.head.labels
@@ -190,7 +188,7 @@ def test_labels_come_with_probabilities_that_sum_to_one(
 
 
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
-def test_the_server_shares_all_probability_among_the_labels(judge_of: Callable[..., LlmJudge], prompt: str) -> None:
+def test_the_probabilities_of_the_labels_sum_to_one(judge_of: Callable[..., LlmJudge], prompt: str) -> None:
     asking = judge_of(mode="choice", prompt=prompt).asking
     user, _ = asking.shown(Asked(QUERIES[0], None, None, CHUNKS[0]), 2048)
     tokens, labels = completion(asking.body(user))["choices"][0]["logprobs"]["content"], asking.prompt.labels
@@ -269,6 +267,7 @@ def test_a_judge_that_leaves_in_the_middle_leaves_no_work_behind(judge_of: Calla
     judge = judge_of()
     assert judge.judge_id
     many = pairs_of([f"{query} {number}" for query in QUERIES for number in range(40)])
+    ended = metric("request_success_total")
 
     async def leave() -> int:
         replies = judge.ask(many)
@@ -279,6 +278,9 @@ def test_a_judge_that_leaves_in_the_middle_leaves_no_work_behind(judge_of: Calla
 
     assert 0 < asyncio.run(leave()) < many.num_rows // 2
     wait_until(lambda: at_work() == 0, "the server still works on calls that nobody waits for")
+    served = metric("request_success_total") - ended
+    print(f"left after {served:g} of {many.num_rows} calls")
+    assert served < many.num_rows // 2
     assert fetch(f"{ROOT}/health") == ""
     assert [said["error"] for said in ask(judge, pairs_of())] == [None] * 12
 
