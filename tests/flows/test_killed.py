@@ -30,9 +30,7 @@ def killed_in(stage: str, seconds: float, folder: Path, environment: Environment
         process = subprocess.Popen(build_command(folder), env=environment, stdout=output, stderr=output)
     begun = f"{stage}: ".encode()
     try:
-        wait_for(
-            lambda: any(line.startswith(begun) for line in log.read_bytes().splitlines()), f"the stage {stage}", 60
-        )
+        wait_for(lambda: any(line.startswith(begun) for line in log.read_bytes().splitlines()), f"the stage {stage}")
         time.sleep(seconds)
     finally:
         process.send_signal(signal.SIGKILL)

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from pipeline.judges.adaptive.evidence import Evidence
 from pipeline.judges.adaptive.regression import fit_kernel, fit_linear
 
-PRIOR, NEAR, TERMS = 1.0, 0.2, 15.0
+PRIOR, NEAR, TERMS = 1.0, 1.0, 15.0
 """Variances of a query's own log-odds: for all its pairs together, by scores, and by the chunks' terms."""
 
 KEPT = 1 << 27
