@@ -77,7 +77,8 @@ class Progress:
         reporter().progress(self._stage, done, total, note)
         if total and time.monotonic() - self._told > PROGRESS_SECONDS:
             self._told = time.monotonic()
-            update_progress_artifact(self._artifact, min(100.0, 100.0 * done / total))  # type: ignore[arg-type]
+            description = f"{self._stage}: {note or 'progress'}"
+            update_progress_artifact(self._artifact, min(100.0, 100.0 * done / total), description)  # type: ignore[arg-type]
 
 
 def publish(manifest: Manifest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.errors import SettingsError
 from pipeline.judges.embedded import EmbeddedJudge
-from pipeline.judges.port import Judge
+from pipeline.judges.port import Judge, Live
 from pipeline.judges.vote import Vote
 
 
@@ -45,6 +46,20 @@ class Panel:
         """Vote, threshold and every member with its weight; see `member_ids`."""
         weighed = [f"{weight:g}*{name}" for weight, name in zip(self._vote.weights, self.member_ids, strict=True)]
         return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighed)}]"
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The members' together."""
+        total = Counter[str]()
+        for member in self._members:
+            total.update(getattr(member, "facts", {}))
+        return dict(total)
+
+    @property
+    def live(self) -> Live | None:
+        """How far the member is that has answered least, of those that say so."""
+        known = [live for member in self._members if (live := getattr(member, "live", None))]
+        return min(known, key=lambda live: live.answered, default=None)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
         """See the port."""

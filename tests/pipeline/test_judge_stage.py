@@ -8,8 +8,9 @@ import pytest
 from pipeline.artifacts import FunnelStep, Manifest, Output, Run, Tables
 from pipeline.corpora import TenantChunks
 from pipeline.judge import JUDGE, judge
+from pipeline.judges import background
 from pipeline.judges.embedded import EmbeddedJudge
-from pipeline.judges.port import QUERY_BLOCK, REPLIES, Judge
+from pipeline.judges.port import QUERY_BLOCK, REPLIES, Judge, Live
 from pipeline.terms import TermSpace
 from schemas.settings import JudgeSettings
 from tests.conftest import execute, put, read
@@ -237,3 +238,32 @@ def test_progress_is_told_in_pairs(run: Run) -> None:
         lambda done, total, _note: told.append((done, total)),
     )
     assert told == [(3 * done, len(EVERY)) for done in (QUERY_BLOCK, 2 * QUERY_BLOCK, len(QUERY_IDS))]
+
+
+class Slow(ScriptedJudge):
+    """Says how far it is while it works on a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered, self.note = 0, ""
+
+    @property
+    def live(self) -> Live:
+        return self
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        for _ in range(pairs.num_rows):
+            await asyncio.sleep(0.002)
+            self.answered += 1
+            self.note = f"{self.answered} so far"
+        return await super().judge(pairs)
+
+
+def test_a_judge_that_takes_long_says_how_far_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TICK_SECONDS", 0.02)
+    told: list[tuple[int, int | None, str]] = []
+    run.execute(large(run).plan(JUDGE, {}), stage(lambda _of: Slow()), lambda *said: told.append(said))
+    done = [pairs for pairs, *_ in told]
+    assert done == sorted(done)
+    assert len(set(done)) > 6, "more often than at the end of a block"
+    assert told[-1] == (len(EVERY), len(EVERY), f"{len(EVERY)} so far")

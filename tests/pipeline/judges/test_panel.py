@@ -203,3 +203,21 @@ def test_settings_of_a_panel_are_checked() -> None:
     ):
         with pytest.raises(ValueError, match=r"weights|fitted|panel"):
             JudgeSettings.model_validate(wrong)
+
+
+class Counting(ScriptedJudge):
+    """Has facts, and says how far it is."""
+
+    def __init__(self, judge_id: str, answered: int) -> None:
+        super().__init__(judge_id=judge_id)
+        self.answered, self.note = answered, judge_id
+        self.facts = {"hits": answered, "asked": 1}
+        self.live = self
+
+
+def test_a_panel_is_as_far_as_its_slowest_member_and_adds_up_what_they_took() -> None:
+    three = panel(Counting("one", 5), ScriptedJudge(judge_id="silent"), Counting("two", 3))
+    assert three.live is not None
+    assert (three.live.answered, three.live.note) == (3, "two")
+    assert three.facts == {"hits": 8, "asked": 2}
+    assert panel(ScriptedJudge()).live is None
