@@ -16,8 +16,6 @@ from typing import Any
 import aiohttp
 from openai import AsyncOpenAI
 
-from pipeline.judges.wire import Wire
-
 SERVER = Path(__file__).resolve().parents[1] / "tests" / "fake_chat.py"
 Bodies = Callable[[int], bytes]
 """From a call's number to its body."""
@@ -77,17 +75,6 @@ async def _loop(calls: int, slots: int, call: Callable[[int], Awaitable[object]]
     await asyncio.gather(*(worker() for _ in range(slots)))
 
 
-async def bare_wire(base_url: str, bodies: Bodies, calls: int, slots: int) -> None:
-    """The judge's own HTTP client and nothing else: bodies made, answers parsed as JSON."""
-    wire = Wire(f"{base_url}/chat/completions", {}, 60)
-
-    async def call(number: int) -> None:
-        json.loads((await wire.post(bodies(number))).content)
-
-    await _loop(calls, slots, call)
-    await wire.close()
-
-
 async def bare_aiohttp(base_url: str, bodies: Bodies, calls: int, slots: int) -> None:
     """aiohttp and nothing else."""
     connector = aiohttp.TCPConnector(limit=0)
@@ -112,7 +99,7 @@ async def bare_openai(base_url: str, bodies: Bodies, calls: int, slots: int) -> 
         await _loop(calls, slots, call)
 
 
-LOOPS = {"the judge's client, bare": bare_wire, "aiohttp, bare": bare_aiohttp, "openai, bare": bare_openai}
+LOOPS = {"aiohttp, bare": bare_aiohttp, "openai, bare": bare_openai}
 
 
 def take(bodies: list[bytes]) -> Bodies:

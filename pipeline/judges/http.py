@@ -1,9 +1,13 @@
-"""What a judge asks of an HTTP client."""
+"""Posting calls to one address: aiohttp, as a judge needs it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+import aiohttp
+
+from pipeline.endpoint import Transient
 
 
 @dataclass(frozen=True)
@@ -15,8 +19,27 @@ class Response:
     content: bytes
 
 
-class Http(Protocol):
-    """Posts JSON to one address, as often at once as it is called; used in one event loop and closed there."""
+class Http:
+    """Posts JSON, as often at once as it is called; used in one event loop and closed there.
+
+    It takes the environment's proxies, and follows no redirects, which could carry the key away.
+
+    Args:
+        url: every call goes there.
+        headers: sent with every call.
+        timeout: seconds for a whole call.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Content-Type": "application/json", **headers},
+            timeout=aiohttp.ClientTimeout(total=timeout),
+            trust_env=True,
+        )
 
     async def post(self, content: bytes) -> Response:
         """Send one call.
@@ -24,8 +47,16 @@ class Http(Protocol):
         Raises:
             Transient: there was no whole answer.
         """
-        ...
+        try:
+            async with self._session.post(self._url, data=content, allow_redirects=False) as answer:
+                return Response(answer.status, answer.headers.get("retry-after"), await answer.read())
+        except TimeoutError:
+            raise Transient(f"gave no answer in {self._timeout:g} s", billed=True) from None
+        except aiohttp.ClientConnectorError as error:
+            raise Transient(f"cannot be reached ({type(error).__name__})") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Transient(f"broke the connection ({type(error).__name__})", billed=True) from None
 
     async def close(self) -> None:
         """Close its connections."""
-        ...
+        await self._session.close()

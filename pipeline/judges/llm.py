@@ -18,8 +18,8 @@ from pipeline.judges.asking import Asking
 from pipeline.judges.budget import Budget
 from pipeline.judges.caller import Caller, backoff
 from pipeline.judges.cases import Cases, by_replica
-from pipeline.judges.clients import http_client
 from pipeline.judges.counters import Counters
+from pipeline.judges.http import Http
 from pipeline.judges.metrics import PrefixCache
 from pipeline.judges.pace import Pace
 from pipeline.judges.probe import patient, probe
@@ -97,7 +97,7 @@ class LlmJudge:
         given, replicas = self._settings, []
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         for where, base_url, pace in zip(self._where, given.base_url, self._paces, strict=True):
-            http = http_client(base_url.rstrip("/") + "/chat/completions", headers, given.timeout)
+            http = Http(base_url.rstrip("/") + "/chat/completions", headers, given.timeout)
             replicas.append(Replica(where, pace, http))
         all_ = Replicas(replicas, given.give_up_after, self.counters, self._say)
         try:

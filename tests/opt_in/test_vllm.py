@@ -33,7 +33,6 @@ from pipeline.artifacts import Run
 from pipeline.errors import DarklodeError, MissingPart
 from pipeline.judges.asker import Answered
 from pipeline.judges.batch import unjudged
-from pipeline.judges.clients import http_client
 from pipeline.judges.http import Http, Response
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.llm import LlmJudge
@@ -135,7 +134,7 @@ def ask(judge: LlmJudge, pairs: pa.Table) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def client() -> AsyncIterator[Http]:
     """The judge's own client."""
-    http = http_client(f"{URL}/chat/completions", HEADERS, SECONDS)
+    http = Http(f"{URL}/chat/completions", HEADERS, SECONDS)
     yield http
     await http.close()
 

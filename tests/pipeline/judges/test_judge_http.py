@@ -1,4 +1,4 @@
-"""The judge's HTTP clients against servers that answer byte by byte, wrongly, late or not at all."""
+"""The judge's HTTP client against servers that answer byte by byte, wrongly, late or not at all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pipeline.endpoint import Transient
-from pipeline.judges.clients import http_client
 from pipeline.judges.http import Http, Response
-from pipeline.judges.web import Web
-from pipeline.judges.wire import Wire
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
-Client = Callable[[str, dict[str, str], float], Http]
-CLIENTS = [Wire, Web]
 
 
 class Server:
@@ -63,13 +58,13 @@ def bytes_of(*pieces: bytes, close: bool = False) -> Answer:
     return answer
 
 
-def posted(client: Client, answer: Answer, times: int = 1, timeout: float = 5) -> tuple[list[Response], Server]:
+def posted(answer: Answer, times: int = 1, timeout: float = 5) -> tuple[list[Response], Server]:
     """Responses to one call after another."""
     server = Server(answer)
 
     async def go() -> list[Response]:
         async with server.serving() as url:
-            http = client(url, {"Authorization": "Bearer s3cret"}, timeout)
+            http = Http(url, {"Authorization": "Bearer s3cret"}, timeout)
             try:
                 return [await http.post(b'{"n": %d}' % number) for number in range(times)]
             finally:
@@ -81,7 +76,6 @@ def posted(client: Client, answer: Answer, times: int = 1, timeout: float = 5) -
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -94,8 +88,8 @@ PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7
         bytes_of(b'HTTP/1.1 200 OK\r\ncontent-length:7\r\nconnection: Close\r\n\r\n{"a":1}', close=True),
     ],
 )
-def test_whole_answers(client: Client, answer: Answer) -> None:
-    responses, server = posted(client, answer, times=3)
+def test_whole_answers(answer: Answer) -> None:
+    responses, server = posted(answer, times=3)
     assert responses == [Response(200, None, b'{"a":1}')] * 3
     assert [request.split(b"\r\n\r\n")[1] for request in server.requests] == [b'{"n": %d}' % n for n in range(3)]
     assert server.requests[0].startswith(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:")
@@ -103,25 +97,21 @@ def test_whole_answers(client: Client, answer: Answer) -> None:
     assert b"content-type: application/json\r\n" in server.requests[0].lower()
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_connection_is_used_again(client: Client) -> None:
-    assert posted(client, bytes_of(PLAIN + b'{"a":1}'), times=5)[1].connections == 1
+def test_a_connection_is_used_again() -> None:
+    assert posted(bytes_of(PLAIN + b'{"a":1}'), times=5)[1].connections == 1
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_status_and_retry_after_are_handed_on(client: Client) -> None:
+def test_status_and_retry_after_are_handed_on() -> None:
     head = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
-    assert posted(client, bytes_of(head))[0] == [Response(429, "7", b"")]
+    assert posted(bytes_of(head))[0] == [Response(429, "7", b"")]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_redirect_is_not_followed(client: Client) -> None:
+def test_a_redirect_is_not_followed() -> None:
     head = b"HTTP/1.1 307 Elsewhere\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
-    responses, server = posted(client, bytes_of(head))
+    responses, server = posted(bytes_of(head))
     assert (responses[0].status, len(server.requests)) == (307, 1)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -134,18 +124,17 @@ def test_a_redirect_is_not_followed(client: Client) -> None:
         (bytes_of(PLAIN), "gave no answer in 0.3 s"),
     ],
 )
-def test_broken_answers_may_pass(client: Client, answer: Answer, reason: str) -> None:
+def test_broken_answers_may_pass(answer: Answer, reason: str) -> None:
     with pytest.raises(Transient) as caught:
-        posted(client, answer, timeout=0.3)
+        posted(answer, timeout=0.3)
     assert reason in caught.value.reason
     assert caught.value.billed
     assert "s3cret" not in caught.value.reason
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_server_that_is_not_there(client: Client) -> None:
+def test_a_server_that_is_not_there() -> None:
     async def go() -> None:
-        http = client("http://127.0.0.1:1/v1/chat/completions", {}, 5)
+        http = Http("http://127.0.0.1:1/v1/chat/completions", {}, 5)
         try:
             await http.post(b"{}")
         finally:
@@ -168,7 +157,7 @@ def test_after_a_broken_answer_the_next_call_has_a_new_connection() -> None:
 
     async def go() -> Response:
         async with server.serving() as url:
-            http = Wire(url, {}, 0.2)
+            http = Http(url, {}, 0.2)
             with pytest.raises(Transient):
                 await http.post(b"1")
             found = await http.post(b"2")
@@ -177,19 +166,3 @@ def test_after_a_broken_answer_the_next_call_has_a_new_connection() -> None:
 
     assert asyncio.run(go()).content == b'{"a":1}'
     assert server.connections == 2
-
-
-def test_the_quick_client_is_for_plain_http_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def kind(url: str) -> type:
-        http = http_client(url, {}, 5)
-        await http.close()
-        return type(http)
-
-    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert asyncio.run(kind("http://host/v1")) is Wire
-    assert asyncio.run(kind("https://host/v1")) is Web
-    monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert asyncio.run(kind("http://host/v1")) is Web
-    assert asyncio.run(kind("http://127.0.0.1:8000/v1")) is Wire
