@@ -16,7 +16,9 @@ from pipeline.caveats import caveats
 from pipeline.corpora import TenantChunks
 from pipeline.errors import ArtifactError
 from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
+from pipeline.judges.panel import Panel
 from pipeline.judges.port import Judge
+from pipeline.judges.vote import Vote
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables
@@ -107,6 +109,16 @@ def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -
     assert (step.rows_in, step.dropped["left unjudged"]) == (len(verdicts) + len(left), len(left))
     assert not {row[1:] for row in pairs_of(run, "qrels")} & {row[1:] for row in left}
     assert all(0 <= row["probability"] <= 1 for row in read(run, "unjudged"))  # type: ignore[operator]
+
+
+def test_a_panel_is_asked_in_rounds_too_and_its_members_are_kept(run: Run) -> None:
+    members = [ScriptedJudge(on_topic, judge_id=name) for name in ("one", "two")]
+    judged(prepared(run), Panel(members, Vote("majority", (1.0, 1.0), 0.5)))
+    verdicts, left = pairs_of(run, "verdicts"), pairs_of(run, "unjudged")
+    assert sorted(verdicts + left) == sorted(pairs_of(run, "pool"))
+    assert len(left) > 200
+    assert sorted(pairs_of(run, "panel_verdicts")) == sorted(2 * verdicts)
+    assert {row["judge_id"] for row in read(run, "panel_verdicts")} == {"one", "two"}
 
 
 def test_it_finds_the_wanted_share_and_says_what_it_missed(run: Run) -> None:
