@@ -99,10 +99,8 @@ def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
         raise MissingPart('runner.kind ray needs more packages: pip install "darklode[ray]"') from error
     if settings.address:
         _check(settings.address)
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    runner: TaskRunner[Any] = prefect_ray.RayTaskRunner(settings.address, quiet)
     try:
-        runner.__enter__()
+        runner = _entered(settings, ray, prefect_ray)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/cluster.md") from error
     try:
@@ -110,6 +108,20 @@ def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
     finally:
         runner.__exit__(None, None, None)
         ray.shutdown()
+
+
+def _entered(settings: RunnerSettings, ray: Any, prefect_ray: Any) -> TaskRunner[Any]:
+    """A connected runner. A busy head may fail to start a client's server once, hence a second try."""
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    for last in (False, True):
+        runner: TaskRunner[Any] = prefect_ray.RayTaskRunner(settings.address, dict(quiet))
+        try:
+            return runner.__enter__()
+        except ConnectionError:
+            ray.shutdown()
+            if last:
+                raise
+    raise AssertionError
 
 
 def _cluster(settings: RunnerSettings) -> str:
