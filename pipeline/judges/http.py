@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -38,7 +40,7 @@ class Http:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Content-Type": "application/json", **headers},
             timeout=aiohttp.ClientTimeout(total=timeout),
-            trust_env=True,
+            trust_env=_proxied(url),  # it looks at the environment with every call
         )
 
     async def post(self, content: bytes) -> Response:
@@ -60,3 +62,8 @@ class Http:
     async def close(self) -> None:
         """Close its connections."""
         await self._session.close()
+
+
+def _proxied(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")

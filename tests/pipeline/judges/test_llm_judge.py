@@ -219,7 +219,7 @@ def test_thirty_percent_of_faults_change_no_verdict(monkeypatch: pytest.MonkeyPa
     with FakeChat() as calm:
         expected = ask(judge_of(calm), pairs)
     with FakeChat(hang_seconds=5) as server:
-        judge = judge_of(server, timeout=0.5)
+        judge = judge_of(server, timeout=2)
         assert judge.judge_id
         server.served.clear()
         server.script = at_random(3, 0.3)
