@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
+import random
 import time
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
@@ -23,6 +25,42 @@ class Transient(Exception):
         self.reason = reason
         self.retry_after = retry_after
         self.billed = billed
+
+
+class Stopped(Exception):
+    """A call gave up because another one failed: the failure to report is the other's."""
+
+
+def passing(status: int, code: str | None, header: str | None) -> Transient | None:
+    """The failure behind a status that may pass; None for any other.
+
+    Args:
+        status: of the reply.
+        code: the error's, where the body names one; OpenAI's 429 for want of credit is mended by no waiting.
+        header: of the reply, retry-after.
+    """
+    if (status in TRANSIENT or status >= 500) and code != "insufficient_quota":
+        return Transient(f"answered {status}", retry_after(header))
+    return None
+
+
+def backoff(tries: int, failure: Transient, first: float, longest: float) -> float:
+    """Seconds until the next try: any time up to a bound that doubles, and at least what the server asked for."""
+    wait = random.uniform(0, min(longest, first * 2.0 ** min(tries, 10)))  # noqa: S311 (no secret)
+    return wait + (failure.retry_after or 0)
+
+
+async def pause(seconds: float, stop: asyncio.Event) -> None:
+    """Wait.
+
+    Raises:
+        Stopped: another call failed meanwhile.
+    """
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return
+    raise Stopped
 
 
 def address(base_url: str, key_env: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.endpoint import ABOUT_LENGTH, TRANSIENT, Transient, retry_after, told
+from pipeline.endpoint import ABOUT_LENGTH, Transient, passing, told
 from pipeline.errors import DarklodeError, MissingPart
 from schemas.settings import OpenAIEncoder as Settings
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 def status_failure(error: openai.APIStatusError, settings: Settings, where: str, key: str) -> Exception:
     """The failure behind a status that is no success: Transient, or an error for the user, without the key."""
     status, said = error.status_code, told(str(error.message), key)
-    no_money = error.code == "insufficient_quota"  # OpenAI's 429 that no waiting mends
-    if (status in TRANSIENT or status >= 500) and not no_money:
-        return Transient(f"answered {status}", retry_after(error.response.headers.get("retry-after")))
+    if failure := passing(status, error.code, error.response.headers.get("retry-after")):
+        return failure
     if status in {401, 403}:
         named = f"the key in {settings.key_env}" if settings.key_env else "a request without a key (key_env is empty)"
         return MissingPart(f"{where} refused {named}, status {status}: check the key and what it may use")

@@ -9,16 +9,14 @@ from contextlib import AbstractAsyncContextManager, suppress
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from pipeline.endpoint import Stopped
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Client = TypeVar("Client")
 
 _READY = 2
 """Finished results that may wait for each place in flight, before no more jobs are started."""
-
-
-class Stopped(Exception):
-    """A job gave up because another one failed: the failure to report is the other's."""
 
 
 class InFlight(Generic[Job, Result, Client]):

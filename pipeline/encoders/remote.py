@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from typing import TYPE_CHECKING
 
 from pipeline.encoders.batching import Batch
 from pipeline.encoders.failures import connection_failure, status_failure
-from pipeline.encoders.in_flight import Stopped
 from pipeline.encoders.replies import BadReply, Reply, read_reply
 from pipeline.encoders.spending import Spending
-from pipeline.endpoint import Transient
+from pipeline.endpoint import Transient, backoff, pause
 from pipeline.errors import DarklodeError
 from schemas.settings import OpenAIEncoder as Settings
 
@@ -114,19 +112,13 @@ class Remote:
         self.spending.reserve(tokens)
 
     async def _wait(self, failure: Transient, tries: int, since: float, stop: asyncio.Event) -> None:
-        wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries, 10)))  # noqa: S311 (no secret)
-        wait += failure.retry_after or 0
         left = since + self._settings.give_up_after - time.monotonic()
         if left <= 0:
             raise DarklodeError(
                 f"{self._where} {failure.reason}; a request has failed for {self._settings.give_up_after:g} s "
                 "(give_up_after). What was received is kept: run again to go on from there"
             )
-        try:
-            await asyncio.wait_for(stop.wait(), min(wait, left))
-        except TimeoutError:
-            return
-        raise Stopped
+        await pause(min(backoff(tries, failure, FIRST_WAIT, LONGEST_WAIT), left), stop)
 
     def _wrong(self, error: BadReply, names: list[str]) -> DarklodeError:
         return DarklodeError(

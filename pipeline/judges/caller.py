@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.encoders.in_flight import Stopped
-from pipeline.endpoint import Transient
+from pipeline.endpoint import Stopped, Transient, backoff, pause
 from pipeline.errors import DarklodeError
 from pipeline.judges.budget import Budget
 from pipeline.judges.calls import Refused, completion_of
 from pipeline.judges.counters import Counters
-from pipeline.judges.replicas import BUSY, Replica, Replicas, pause
+from pipeline.judges.replicas import BUSY, Replica, Replicas
 from schemas.settings import MemberSettings
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
@@ -69,7 +67,7 @@ class Caller:
                 since = since or time.monotonic()
                 self._check(since, f"{replica.where} {failure.reason}", name)
                 self.counters.retries += 1
-                await pause(backoff(tries, failure), self.stop)
+                await pause(backoff(tries, failure, FIRST_WAIT, LONGEST_WAIT), self.stop)
             tries += 1
 
     async def send(self, replica: Replica, body: bytes) -> Completion:
@@ -134,12 +132,6 @@ class Caller:
                 "(judge.give_up_after), while others may have been answered. What was answered is kept: run again to "
                 "go on from there"
             )
-
-
-def backoff(tries: int, failure: Transient) -> float:
-    """Seconds until the next try: any time up to a bound that doubles, and at least what the server asked for."""
-    wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries, 10)))  # noqa: S311 (no secret)
-    return wait + (failure.retry_after or 0)
 
 
 def _used(completion: Completion, estimate: tuple[int, int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.endpoint import ABOUT_LENGTH, TRANSIENT, Transient, retry_after, told
+from pipeline.endpoint import ABOUT_LENGTH, Transient, passing, told
 from pipeline.errors import DarklodeError, MissingPart
 from pipeline.judges.http import Response
 
@@ -37,8 +37,8 @@ def completion_of(response: Response, key: str, key_env: str) -> Mapping[str, An
     if status == 200:
         return _completion(response.content)
     said, code = _error(response.content, key)
-    if (status in TRANSIENT or status >= 500) and code != "insufficient_quota":
-        raise Transient(f"answered {status}", retry_after(response.retry_after))
+    if failure := passing(status, code, response.retry_after):
+        raise failure
     if status in ABOUT_LENGTH:
         raise Refused(f"status {status}: {said}", too_long=status == 413 or bool(_LENGTH.search(said)))
     if status in {401, 403}:

@@ -11,12 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.encoders.in_flight import Stopped
-from pipeline.endpoint import Transient, address, key_from
+from pipeline.endpoint import Stopped, Transient, address, backoff, key_from, pause
 from pipeline.judges.asker import Answered
 from pipeline.judges.asking import Asking
 from pipeline.judges.budget import Budget
-from pipeline.judges.caller import Caller, backoff
+from pipeline.judges.caller import FIRST_WAIT, LONGEST_WAIT, Caller
 from pipeline.judges.cases import Cases, by_replica
 from pipeline.judges.counters import Counters
 from pipeline.judges.http import Http
@@ -25,7 +24,7 @@ from pipeline.judges.pace import Pace
 from pipeline.judges.probe import patient, probe
 from pipeline.judges.prompt import load_prompt
 from pipeline.judges.reading import Reading, answered
-from pipeline.judges.replicas import Replica, Replicas, pause
+from pipeline.judges.replicas import Replica, Replicas
 from schemas.settings import MemberSettings
 
 GATHER_SECONDS = 0.02
@@ -121,7 +120,8 @@ class LlmJudge:
                 except Transient as failure:
                     replicas.failed(replica, failure)
                     tries += 1
-                    await pause(backoff(tries // len(replicas.all), failure), caller.stop)
+                    turns = tries // len(replicas.all)
+                    await pause(backoff(turns, failure, FIRST_WAIT, LONGEST_WAIT), caller.stop)
 
 
 class _Run:

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.encoders.in_flight import Stopped
-from pipeline.endpoint import Transient
+from pipeline.endpoint import Transient, pause
 from pipeline.errors import DarklodeError
 from pipeline.judges.counters import Counters
 from pipeline.judges.http import Http
@@ -102,7 +101,8 @@ class Replicas:
                 if (replica := self.all[(home + step) % len(self.all)]).up:
                     return replica
             self.check()
-            await pause(min(self._left(), *(replica.seconds_down for replica in self.all)), stop)
+            wait = min(self._left(), *(replica.seconds_down for replica in self.all))
+            await pause(max(wait, 0.01), stop)
 
     def succeeded(self, replica: Replica) -> None:
         """A server answered."""
@@ -143,16 +143,3 @@ class Replicas:
         since = [replica.failing_since for replica in self.all]
         latest = max((float("inf") if one is None else one for one in since), default=0.0)
         return latest + self._give_up_after - time.monotonic()
-
-
-async def pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait.
-
-    Raises:
-        Stopped: the judge stopped meanwhile.
-    """
-    try:
-        await asyncio.wait_for(stop.wait(), max(seconds, 0.01))
-    except TimeoutError:
-        return
-    raise Stopped
