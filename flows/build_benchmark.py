@@ -34,7 +34,8 @@ from pipeline.split import SPLIT, split
 from pipeline.spread import Spread, here
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables, views_sql
-from schemas.settings import Section, Settings
+from schemas.section import Section
+from schemas.settings import Settings
 
 
 @flow(name="build-benchmark", persist_result=False)

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from schemas.settings import Settings
-from schemas.tables import TABLES, Table
+from schemas.table import Table
+from schemas.tables import TABLES
 
 HEAD = """\
 # Tables

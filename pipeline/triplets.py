@@ -9,7 +9,7 @@ from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from schemas.settings import TripletSettings
 from schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 2, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 3, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 

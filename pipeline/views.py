@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from pipeline.artifacts import Run, Tables
 from pipeline.errors import InputError
-from schemas.tables import TABLES, Table
+from schemas.table import Table
+from schemas.tables import TABLES
 
 HEAD = """\
 -- Every table of this run as a view, for DuckDB 2 and later, from any working directory:
@@ -28,6 +29,7 @@ _TYPES: dict[pa.DataType, str] = {
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.date32(): "DATE",
 }
 
 

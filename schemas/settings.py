@@ -3,16 +3,17 @@
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
-
-class Section(BaseModel):
-    """Settings are read once and never change; a key that is not known is an error, whose text shows no values."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-Share = Annotated[float, Field(ge=0, le=1)]
+from schemas.mining import (
+    AssociateSettings,
+    ClickSettings,
+    LogSettings,
+    MiningSettings,
+    PlannerSettings,
+    RelevanceSettings,
+)
+from schemas.section import Section, Share
 
 
 class DocumentColumns(Section):
@@ -333,7 +334,7 @@ class RunnerSettings(Section):
 
 
 class Settings(Section):
-    """All settings of `build-benchmark`; a section is all that its stage may see."""
+    """All settings, of `build-benchmark` and of `mine-logs`; a section is all that its stage may see."""
 
     seed: int = Field(13, ge=0, description="seeds sampling, clustering, splits and intervals")
     ingest: IngestSettings = IngestSettings()
@@ -348,5 +349,11 @@ class Settings(Section):
     split: SplitSettings = SplitSettings()
     triplets: TripletSettings = TripletSettings()
     audit: AuditSettings = AuditSettings()
+    logs: LogSettings = LogSettings()
+    click: ClickSettings = ClickSettings()
+    relevance: RelevanceSettings = RelevanceSettings()
+    planner: PlannerSettings = PlannerSettings()
+    associate: AssociateSettings = AssociateSettings()
+    mining: MiningSettings = MiningSettings()
     card: CardSettings = CardSettings()
     runner: RunnerSettings = RunnerSettings()

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of, part_file
 from pipeline.artifacts.store import Store
-from schemas.tables import REJECTS, SCHEMA_VERSION, TABLES
+from schemas.table import SCHEMA_VERSION
+from schemas.tables import REJECTS, TABLES
 
 Report = Callable[[int, int | None, str], None]
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from schemas.tables import SCHEMA_VERSION
+from schemas.table import SCHEMA_VERSION
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from schemas.tables import CHUNK_ID, CHUNKS, QUERY_ID, TENANT, VERDICTS
+from schemas.table import QUERY_ID, TENANT
+from schemas.tables import CHUNK_ID, CHUNKS, VERDICTS
 
 QUERY_BLOCK = 64
 """Queries judged together, and recorded together."""

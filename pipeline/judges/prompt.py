@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline.errors import SettingsError
 from pipeline.judges.quoting import quoted
-from schemas.settings import Section
+from schemas.section import Section
 
 Message = dict[str, str]
 

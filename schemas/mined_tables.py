@@ -1,0 +1,176 @@
+"""The tables of `mine-logs`, in data order: from impressions to the pairs that become triplets."""
+
+import pyarrow as pa
+
+from schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
+
+IMPRESSIONS = Table(
+    "impressions",
+    ("tenant", "event_id"),
+    "one row per document shown for a search, or per click without one; an event that a log repeats is there again",
+    pa.schema(
+        [
+            TENANT,
+            field("event_id", pa.string(), "the source's own id, or a hash of the row"),
+            field(
+                "search_id", pa.string(), "the search it was shown for: the source's own id, or session, query, time"
+            ),
+            field("session_id", pa.string(), "the user's session", null=True),
+            field("timestamp", pa.timestamp("us", tz="UTC"), "when it was shown"),
+            QUERY_ID,
+            field("query", pa.string(), "what was searched: lower case, single spaces, personal data masked"),
+            field("doc_id", pa.string(), "what was shown"),
+            field("position", pa.int32(), "place in the list, from 1; null where the log does not say", null=True),
+            field("clicked", pa.bool_(), "whether it was clicked"),
+            field("dwell_seconds", pa.float32(), "how long the user stayed, where the log says so", null=True),
+        ]
+    ),
+)
+
+CLICK_MODEL = Table(
+    "click_model",
+    ("tenant", "position"),
+    "what a place in the list is worth, learned from the settled days of the log; empty for the model `paper`",
+    pa.schema(
+        [
+            TENANT,
+            field("position", pa.int32(), "place in the list, from 1"),
+            field("expected", pa.float64(), "coec: its share of clicks; pbm: probability that a user looks there"),
+            field("exposures", pa.int64(), "how often something was shown there"),
+        ]
+    ),
+)
+
+CLICK_EVIDENCE = Table(
+    "click_evidence",
+    ("tenant", "date", "query_id", "doc_id"),
+    "what one day of the log says about a query and a document; searches by bots are left out",
+    pa.schema(
+        [
+            TENANT,
+            field("date", pa.date32(), "day, UTC"),
+            QUERY_ID,
+            field("doc_id", pa.string(), "a document that was shown or clicked"),
+            field("exposures", pa.int64(), "searches that count as exposure: see click.negatives"),
+            field("clicks", pa.int64(), "searches in which it was clicked"),
+            field("satisfied", pa.int64(), "those of them that were not too short: see click.min_dwell_seconds"),
+            field(
+                "expected", pa.float64(), "clicks to expect at its places by the click model; null: paper", null=True
+            ),
+        ]
+    ),
+)
+
+LOG_QUERIES = Table(
+    "log_queries",
+    ("tenant", "query_id"),
+    "the distinct queries of the log",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("text", pa.string(), "lower case, single spaces, personal data masked"),
+            field("date", pa.date32(), "day on which it was first searched"),
+        ]
+    ),
+)
+
+PLANNER_TERMS = Table(
+    "planner_terms",
+    ("tenant", "term"),
+    "what the log planner learned from the documents and the settled days of the log",
+    pa.schema(
+        [
+            TENANT,
+            field("term", pa.string(), "a term or phrase"),
+            field("weight", pa.float32(), "its importance before it is seen in a query, 0 to 1"),
+            field("documents", pa.int64(), "documents that hold it"),
+            field("lift", pa.float32(), "how much oftener clicked documents hold it than skipped ones", null=True),
+        ]
+    ),
+)
+
+QUERY_TERMS = Table(
+    "query_terms",
+    ("tenant", "query_id", "term"),
+    "how much each term matters to its query",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("term", pa.string(), "a term of the query"),
+            field("importance", pa.float32(), "0 to 1"),
+        ]
+    ),
+)
+
+ASSOCIATIONS = Table(
+    "associations",
+    ("tenant", "query_id", "associated_query_id", "kind"),
+    "queries whose evidence serves one another (ScalingNote, Algorithm 1); a mutual one is there in both directions",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("associated_query_id", pa.string(), "the query whose evidence is lent"),
+            field("kind", pa.string(), "click (directed) or relevance (mutual)"),
+            field("terms", STRINGS, "the terms that matched, the most important first"),
+            field("score", pa.float32(), "least importance that the lender gives to a matched term"),
+            field("date", pa.date32(), "day on which the later of the two was first searched"),
+        ]
+    ),
+)
+
+RELEVANCE_EVIDENCE = Table(
+    "relevance_evidence",
+    ("tenant", "query_id"),
+    "the ranker's best document of a query, and one drawn from between the top K and the top T",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("positive_id", pa.string(), "doc_id of the best"),
+            field("positive_score", pa.float32(), "the ranker's, 0 to 1"),
+            field(
+                "negative_id", pa.string(), "doc_id of the drawn one; null where no more than K were ranked", null=True
+            ),
+            field("negative_score", pa.float32(), "the ranker's, 0 to 1", null=True),
+        ]
+    ),
+)
+
+MINED_PAIRS = Table(
+    "mined_pairs",
+    ("tenant", "query_id", "positive_id"),
+    "queries and their positives by click and relevance, own and lent: the triplets without their texts",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("positive_id", pa.string(), "doc_id"),
+            field("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
+            field("positive_score", pa.float32(), "the ranker's, for relevance", null=True),
+            field("negative_score", pa.float32(), "the same", null=True),
+            field(
+                "source",
+                pa.string(),
+                "click_one_hop, relevance_one_hop, click_multi_hop or relevance_multi_hop: the first that holds",
+            ),
+            field("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
+            field("terms", STRINGS, "the terms that associate the two queries", null=True),
+            field("date", pa.date32(), "first day on which the log gave it"),
+        ]
+    ),
+)
+
+MINED_TABLES = (
+    IMPRESSIONS,
+    CLICK_MODEL,
+    CLICK_EVIDENCE,
+    LOG_QUERIES,
+    PLANNER_TERMS,
+    QUERY_TERMS,
+    ASSOCIATIONS,
+    RELEVANCE_EVIDENCE,
+    MINED_PAIRS,
+)

@@ -1,0 +1,134 @@
+"""The settings of `mine-logs` alone."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.section import Section, Share
+
+
+class LogColumns(Section):
+    """Names of the source's columns; UBI logs have their own."""
+
+    event_id: str | None = Field(None, description="null: event_id, or a hash of the row where there is none")
+    search_id: str | None = Field(None, description="null: search_id, or session, query and time where there is none")
+    session_id: str | None = Field(None, description="null: session_id")
+    timestamp: str | None = Field(None, description="null: timestamp")
+    query: str | None = Field(None, description="null: the first present of query, user_query, text")
+    doc_id: str | None = Field(None, description="null: the first present of doc_id, object_id, document_id")
+    position: str | None = Field(None, description="null: the first present of position, ordinal, rank")
+    clicked: str | None = Field(None, description="null: the first present of clicked, click")
+    dwell_seconds: str | None = Field(None, description="null: dwell_seconds")
+    tenant: str | None = Field(None, description="null: tenant")
+
+
+class LogSettings(Section):
+    """How a search log is read, and whose searches are left out."""
+
+    format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field(
+        "auto", description="auto: ubi where there are ubi_events, else by each file's ending"
+    )
+    columns: LogColumns = LogColumns()
+    time_zone: str = Field("UTC", description="IANA name of the zone of times that name none")
+    first_position: Literal["auto", 0, 1] = Field(
+        "auto", description="what the log calls the first place; auto: 0 where any place of a day's files is 0"
+    )
+    late_days: int = Field(2, ge=0, description="an event may arrive so many days late; later ones are rejected")
+    mask_personal_data: bool = Field(
+        True, description="mask e-mail addresses, phone and card numbers, IP addresses and tokens in queries"
+    )
+    bot_queries_per_minute: int = Field(
+        30, ge=0, description="leave out a session's day with more searches than this in a minute; 0: keep all"
+    )
+    bot_click_share: Share = Field(
+        0.9,
+        description="leave out a session's day in which this share of at least 50 exposures was clicked; 0: keep all",
+    )
+
+
+class ClickSettings(Section):
+    """What counts as a positive, and what as a hard negative."""
+
+    model: Literal["paper", "coec", "pbm"] = Field(
+        "paper",
+        description="paper: any click (ScalingNote, 4.1); coec, pbm: clicks over those to expect at their places",
+    )
+    min_clicks: int = Field(1, gt=0, description="least clicks of a positive")
+    min_ratio: float = Field(1.0, gt=0, description="coec, pbm: least clicks ÷ expected clicks of a positive")
+    negatives: Literal["exposed", "skipped"] = Field(
+        "exposed", description="skipped: only what was shown above the lowest click of its search counts as exposed"
+    )
+    min_exposures: int = Field(1, gt=0, description="least exposures of a hard negative")
+    min_dwell_seconds: float | None = Field(
+        None, gt=0, description="a shorter stay makes no positive (and still no negative); null: any"
+    )
+
+
+class RelevanceSettings(Section):
+    """How a ranker finds a positive and a hard negative for each query of the log."""
+
+    ranker: Literal["judge", "none"] = Field("judge", description="judge: its probability ranks; none: click data only")
+    retrievers: tuple[str, ...] = Field(
+        ("bm25",), description="whose candidates are ranked: names as in pool.retrievers"
+    )
+    top_k: int = Field(10, gt=0, description="K: nothing ranked so high becomes a negative (ScalingNote, 4.1)")
+    top_t: int = Field(50, gt=0, description="T: the negative is drawn from the ranks after K, up to T")
+
+    @model_validator(mode="after")
+    def _leaves_something_to_draw(self) -> Self:
+        if self.top_t <= self.top_k:
+            raise ValueError(f"top_t {self.top_t} must be above top_k {self.top_k}: the negative lies between them")
+        return self
+
+
+class PlannerSettings(Section):
+    """Who says how important a query's terms are."""
+
+    kind: Literal["log", "llm", "table"] = Field(
+        "log", description="log: learned from documents and log; llm: a language model; table: your own"
+    )
+    refresh_days: int = Field(
+        7, ge=0, description="learn anew every so many days of the log; 0: only with --refresh (click models, too)"
+    )
+    table: str | None = Field(
+        None, description="table: CSV or Parquet file: term, importance; tenant or query optional"
+    )
+    model: str = Field("", description="llm: its name at the server")
+    base_url: str = Field("", description="llm: OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
+    key_env: str = Field("", description="llm: environment variable with the server's key; empty: none is sent")
+    max_in_flight: int = Field(64, gt=0, description="llm: most calls under way at once")
+    timeout: float = Field(60, gt=0, description="llm: seconds until a call counts as failed")
+    give_up_after: float = Field(600, gt=0, description="llm: seconds of failing until the run stops")
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Self:
+        if self.kind == "llm" and not (self.model and self.base_url):
+            raise ValueError("kind llm needs planner.model and planner.base_url")
+        if self.kind == "table" and not self.table:
+            raise ValueError("kind table needs planner.table, a CSV or Parquet file")
+        return self
+
+
+class AssociateSettings(Section):
+    """Which queries lend one another their evidence (ScalingNote, Algorithm 1)."""
+
+    th_click: Share = Field(0.5, description="the 2 best terms of a query all score above it in the lender")
+    th_rel: Share = Field(0.3, description="the 4 best terms of each query all score above it in the other")
+    max_per_query: int = Field(20, ge=0, description="most lenders of a query and kind, best match first; 0: no cap")
+
+
+class MiningSettings(Section):
+    """What becomes of the mined pairs."""
+
+    text_characters: int = Field(2000, gt=0, description="a document stands for its title and so much of its text")
+    median_share: Share = Field(
+        0.167, description="share of queries in tier median (ScalingNote, Table 1: 19.6 of 117.8)"
+    )
+    small_share: Share = Field(0.0076, description="share of queries in tier small, all in median too (0.9 of 117.8)")
+    verify_share: Share = Field(
+        0, description="share of the mined pairs that the judge looks at; the card says how many it confirms"
+    )
+    keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
+    flag_drift: float = Field(0.5, gt=0, description="flag a night whose counts differ so much from the seven before")
+    max_drift: float | None = Field(None, gt=0, description="hold a night back that differs more; null: never")
+    test_pool: int | None = Field(None, ge=0, description="unpaired documents in the test pool; null: all")

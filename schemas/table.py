@@ -1,0 +1,53 @@
+"""What a table is: its Arrow schema, its key, and what each field means."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+STRINGS = pa.list_(pa.string())
+
+
+def field(name: str, kind: pa.DataType, description: str, *, null: bool = False) -> pa.Field:
+    """A column with its description; null only where it says so."""
+    return pa.field(name, kind, nullable=null, metadata={"description": description})
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's contract: `key` names the columns that identify a row (empty: rows have no identity)."""
+
+    name: str
+    key: tuple[str, ...]
+    about: str
+    schema: pa.Schema
+
+    def empty(self) -> pa.Table:
+        return self.schema.empty_table()
+
+    def rows(self, columns: dict[str, object]) -> pa.Table:
+        """Build rows from columns in any order; a nullable column that is left out is null.
+
+        Raises:
+            ValueError: a column that the table does not have, or a missing one that is not nullable.
+        """
+        unknown = columns.keys() - set(self.schema.names)
+        missing = {f.name for f in self.schema if not f.nullable} - columns.keys()
+        if unknown or missing:
+            raise ValueError(f"{self.name}: unknown columns {sorted(unknown)}, missing columns {sorted(missing)}")
+        length = len(next(iter(columns.values())))  # type: ignore[arg-type]
+        arrays = [_as_array(columns.get(f.name), f.type, length) for f in self.schema]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+
+def _as_array(values: object, kind: pa.DataType, length: int) -> pa.Array | pa.ChunkedArray:
+    if values is None:
+        return pa.nulls(length, kind)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values if values.type == kind else values.cast(kind)
+    return pa.array(values, kind)
+
+
+TENANT = field("tenant", pa.string(), "who owns the row; tenants never meet")
+QUERY_ID = field("query_id", pa.string(), "the query, unique within its tenant")
