@@ -56,7 +56,7 @@ def views_sql(run: Run) -> str:
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(folder)};\n")
     for name, table in TABLES.items():
-        pattern = literal(f"/tables/{name}/*.parquet")
+        pattern = literal(f"/tables/{name}/**/*.parquet")
         rows = (
             f"SELECT * FROM read_parquet(run_folder() || {pattern}, hive_partitioning = false)"
             if parts.get(name)

@@ -11,8 +11,21 @@ until its new manifest stands. The same inputs give the same bytes, whether or n
 
 from pipeline.artifacts.output import Output, Unit
 from pipeline.artifacts.run import Run
-from pipeline.artifacts.stage import FunnelStep, Manifest, Part, Plan, Stage, key_of
+from pipeline.artifacts.stage import FunnelStep, Manifest, Part, Plan, Stage, digest, key_of
 from pipeline.artifacts.store import Store
 from pipeline.artifacts.tables import Tables
 
-__all__ = ["FunnelStep", "Manifest", "Output", "Part", "Plan", "Run", "Stage", "Store", "Tables", "Unit", "key_of"]
+__all__ = [
+    "FunnelStep",
+    "Manifest",
+    "Output",
+    "Part",
+    "Plan",
+    "Run",
+    "Stage",
+    "Store",
+    "Tables",
+    "Unit",
+    "digest",
+    "key_of",
+]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts.stage import FunnelStep, Part, Plan, key_of, part_file
+from pipeline.artifacts.stage import FunnelStep, Manifest, Part, Plan, key_of, part_file, partition_of
 from pipeline.artifacts.store import Store
+from pipeline.artifacts.tables import Tables
 from schemas.table import SCHEMA_VERSION
 from schemas.tables import REJECTS, TABLES
 
@@ -38,14 +39,16 @@ class Output:
     Args:
         store: the run's files.
         plan: the stage and what it runs on.
-        known: units of the stage's last complete run, by key.
+        before: the stage's last complete run, whose units are used again where they stand.
         report: told of progress as (done, total or None, note).
     """
 
-    def __init__(self, store: Store, plan: Plan, known: Mapping[str, Mapping[str, Any]], report: Report) -> None:
+    def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
         self._store = store
         self._plan = plan
-        self._known = known
+        self._before = before
+        self._known: Mapping[str, Mapping[str, Any]] = before.units if before else {}
+        self._numbers: Counter[str] = Counter()
         self._report = report
         self._unit: Unit | None = None
         self.parts: dict[str, list[Part]] = defaultdict(list)
@@ -53,8 +56,13 @@ class Output:
         self.facts: dict[str, Any] = {}
         self.units: dict[str, dict[str, Any]] = {}
 
-    def write(self, table: str, rows: pa.Table) -> None:
+    def write(self, table: str, rows: pa.Table, partition: str = "") -> None:
         """Write rows as one part. Empty rows write nothing.
+
+        Args:
+            table: one that the stage declares.
+            rows: in the table's schema.
+            partition: a folder of the table to write to, such as `date=2026-03-01`; its parts have their own numbers.
 
         Raises:
             ValueError: the stage does not declare the table, or the rows do not have its schema.
@@ -64,7 +72,25 @@ class Output:
         if not rows.schema.equals(TABLES[table].schema):
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
         if rows.num_rows:
-            self._add(table, encode(rows), rows.num_rows)
+            self._add(table, encode(rows), rows.num_rows, partition)
+
+    def earlier(self, *tables: str) -> Tables | None:
+        """What the stage's last complete run wrote, whatever it ran on; None where that is gone or damaged."""
+        if self._before is None:
+            return None
+        parts = {table: self._before.outputs.get(table, []) for table in tables}
+        whole = all(self._store.size(part.file) == part.size for some in parts.values() for part in some)
+        return Tables(self._store, parts) if whole else None
+
+    @property
+    def earlier_facts(self) -> Mapping[str, Any]:
+        """The facts of the stage's last complete run; empty where there is none."""
+        return self._before.facts if self._before else {}
+
+    def keep(self, table: str, part: Part) -> None:
+        """Take over a part of the stage's last complete run as it is, in a table with partitions."""
+        self._numbers[_folder(table, partition_of(part.file))] += 1
+        self.parts[table].append(part)
 
     def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
         """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in here."""
@@ -140,7 +166,7 @@ class Output:
     def _take(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
         data = self._intact(part)
-        return None if data is None else self._add(table, data, part.rows, stands=part.file)
+        return None if data is None else self._add(table, data, part.rows, partition_of(part.file), stands=part.file)
 
     def _intact(self, part: Part) -> bytes | None:
         data = self._store.read(part.file)
@@ -149,14 +175,16 @@ class Output:
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
             del self.parts[table][len(self.parts[table]) - len(parts) :]
+            self._numbers.subtract(_folder(table, partition_of(part.file)) for part in parts)
 
-    def _add(self, table: str, data: bytes, rows: int, stands: str | None = None) -> Part:
+    def _add(self, table: str, data: bytes, rows: int, partition: str = "", stands: str | None = None) -> Part:
         """Append a part and write its file, unless the file that `stands`, looked at just now, is the very one."""
         sha = hashlib.sha256(data).hexdigest()
-        number = len(self.parts[table])
-        part = Part(part_file(table, self._plan.stage.name, number, sha), rows, len(data), sha)
+        number = self._numbers[_folder(table, partition)]
+        part = Part(part_file(table, self._plan.stage.name, number, sha, partition), rows, len(data), sha)
         if part.file != stands:
             self._store.write(part.file, data)
+        self._numbers[_folder(table, partition)] += 1
         self.parts[table].append(part)
         if self._unit is not None:
             self._unit.parts.setdefault(table, []).append(part)
@@ -168,6 +196,10 @@ class Output:
             if not self.parts[table]:
                 self._add(table, encode(TABLES[table].empty()), 0)
         return dict(self.parts)
+
+
+def _folder(table: str, partition: str) -> str:
+    return f"{table}/{partition}"
 
 
 def encode(rows: pa.Table) -> bytes:

@@ -112,7 +112,7 @@ class Run:
 
     def _damage(self, manifest: Manifest) -> str | None:
         for table, parts in manifest.outputs.items():
-            sizes = self.store.sizes(f"tables/{table}")
+            sizes = self.store.sizes(f"tables/{table}", recursive=True)
             for part in parts:
                 if sizes.get(part.file) != part.size:
                     return f"{part.file} is missing or damaged"
@@ -122,7 +122,7 @@ class Run:
         """Run a stage's work and write its manifest last; then delete what the manifest no longer names."""
         stage, began = plan.stage, time.perf_counter()
         before = self.manifest(stage)
-        output = Output(self.store, plan, before.units if before else {}, report)
+        output = Output(self.store, plan, before, report)
         work(self.tables(*stage.reads) if stage.reads else Tables(self.store, {}), output)
         outputs = output.close()
         seconds = round(time.perf_counter() - began, 3)
@@ -148,7 +148,7 @@ class Run:
         own = parts_of(manifest.stage)
         for table in self.store.folders("tables"):
             kept = {part.file for part in manifest.outputs.get(table, [])}
-            for name in self.store.sizes(f"tables/{table}"):
+            for name in self.store.sizes(f"tables/{table}", recursive=True):
                 if own.fullmatch(name.rpartition("/")[2]) and name not in kept:
                     self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):

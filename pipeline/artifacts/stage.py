@@ -109,9 +109,15 @@ def key_of(*basis: object) -> str:
     return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def part_file(table: str, stage: str, number: int, sha256: str) -> str:
-    """Where a part lies: another content has another name."""
-    return f"tables/{table}/{stage}-{number:05d}-{sha256[:8]}.parquet"
+def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:
+    """Where a part lies: another content has another name. `partition` is a folder such as `date=2026-03-01`."""
+    folder = f"tables/{table}/{partition}" if partition else f"tables/{table}"
+    return f"{folder}/{stage}-{number:05d}-{sha256[:8]}.parquet"
+
+
+def partition_of(file: str) -> str:
+    """The partition that a part's file lies in; empty where its table has none."""
+    return "/".join(file.split("/")[2:-1])
 
 
 def parts_of(stage: str) -> re.Pattern[str]:

@@ -67,16 +67,17 @@ class Store:
         info = self._fs.get_file_info(self.path(name))
         return int(info.size) if info.is_file else None
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Files directly in a folder and their sizes in bytes; empty where there is no such folder."""
-        return {f"{folder}/{info.base_name}": info.size for info in self._list(folder) if info.is_file}
+    def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
+        """Files in a folder (and below it) and their sizes in bytes; empty where there is no such folder."""
+        found = self._list(folder, recursive=recursive)
+        return {info.path.removeprefix(f"{self._root}/"): info.size for info in found if info.is_file}
 
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
 
-    def _list(self, folder: str) -> list[pafs.FileInfo]:
-        selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
+    def _list(self, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
         try:
             return list(self._fs.get_file_info(selector))
         except OSError:  # a folder made while it was looked for is neither found nor missing

@@ -40,6 +40,10 @@ class Tables:
         """One part's rows."""
         return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem)
 
+    def footer(self, part: Part) -> pq.FileMetaData:
+        """One part's Parquet footer."""
+        return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
+
     def dataset(self, table: str) -> pads.Dataset:
         """The table's parts for pyarrow, in the order written."""
         files = [self._store.path(part.file) for part in self._parts[table]]
@@ -70,7 +74,7 @@ class Tables:
             )
             try:
                 for table in self._parts:
-                    self._view(connection, table)
+                    self.view(connection, table, table)
                 yield connection
             finally:
                 connection.close()
@@ -82,29 +86,46 @@ class Tables:
             return answer
 
     def stream(self, query: str, parameters: Mapping[str, object], rows: int) -> Iterator[pa.Table]:
-        """The answer of one ordered query in pieces of `rows` rows, the last one shorter.
-
-        DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
-        """
+        """The answer of one ordered query in pieces of `rows` rows, the last one shorter."""
         with self.connect() as connection:
-            reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
-            waiting: pa.Table = reader.schema.empty_table()
-            for batch in reader:
-                waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-                while waiting.num_rows >= rows:
-                    yield waiting.slice(0, rows)
-                    waiting = waiting.slice(rows)
-            if waiting.num_rows:
-                yield waiting
+            yield from pieces(connection, query, parameters, rows)
 
-    def _view(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    @classmethod
+    def nothing(cls, *tables: str) -> "Tables":
+        """Tables without rows."""
+        return cls(Store("."), {table: [] for table in tables})
+
+    def of(self, table: str, parts: Sequence[Part]) -> "Tables":
+        """The same tables, but only these parts of one of them."""
+        return Tables(self._store, self._parts | {table: list(parts)})
+
+    def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
+        """Make one of the tables a view of the connection."""
         files = [self._store.path(part.file) for part in self._parts[table]]
         # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
         pattern = any(character in name for name in files for character in "*?[")
         if self._store.local is None or not files or pattern:
-            connection.register(table, self.dataset(table))
+            connection.register(name, self.dataset(table))
         else:
             names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
             # A folder named `tenant=x` is no partition: it must not stand in for the column.
             rows = f"read_parquet([{names}], hive_partitioning = false)"
-            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {rows}')
+            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT * FROM {rows}')
+
+
+def pieces(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], rows: int
+) -> Iterator[pa.Table]:
+    """The answer of one ordered query in pieces of `rows` rows, the last one shorter.
+
+    DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+    """
+    reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
+    waiting: pa.Table = reader.schema.empty_table()
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows >= rows:
+            yield waiting.slice(0, rows)
+            waiting = waiting.slice(rows)
+    if waiting.num_rows:
+        yield waiting
