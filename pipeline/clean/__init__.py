@@ -15,9 +15,9 @@ from pipeline.clean.duplicates import drop_duplicates
 from pipeline.clean.language import drop_other_languages
 from pipeline.clean.length import count_words, drop_extremes
 from pipeline.clean.noise import drop_noise
-from pipeline.clean.personal_data import mask
 from pipeline.clean.sifted import Sifted, credit, name_survivors
 from pipeline.errors import InputError
+from pipeline.personal_data import mask
 from schemas.settings import CleanSettings
 from schemas.tables import CLEANED_QUERIES, RAW_QUERIES
 

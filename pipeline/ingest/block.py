@@ -30,7 +30,8 @@ class Block:
 
     Attributes:
         files: the file of each row, by its name below the folder that was read.
-        columns: by role (doc_id, text, …) the row's texts; a role that the file does not have is absent.
+        columns: by role (doc_id, text, …) the row's texts; a role that the file does not have is absent. Of a Parquet
+            file of events, times stay times.
         lines: the line on which each row begins, from 1 (the row, in Parquet), null for a file that is one row.
     """
 
@@ -91,14 +92,15 @@ def emptied(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(trimmed, ""), True), pa.scalar(None, pa.string()), trimmed)
 
 
-def common_faults(block: Block, key: str, max_bytes: int) -> list[tuple[str, Mask]]:
-    """The faults that a row of any table can have: NUL bytes, too long, no id, no text."""
-    text = block.columns["text"]
-    nul = [mask(pc.match_substring(values, "\0")) for values in block.columns.values()]
+def common_faults(block: Block, key: str, max_bytes: int, role: str = "text") -> list[tuple[str, Mask]]:
+    """The faults that a row of any table can have: NUL bytes, too long, no id, no text (of this role)."""
+    text = block.columns[role]
+    texts = [values for values in block.columns.values() if not pa.types.is_timestamp(values.type)]
+    nul = [mask(pc.match_substring(values, "\0")) for values in texts]
     faults = [
         ("NUL byte", np.logical_or.reduce(nul)),
         (f"row longer than {max_bytes} bytes", mask(pc.greater(pc.binary_length(text), max_bytes))),
     ]
     if key in block.columns:
         faults.append(("missing id", blank(block.columns[key])))
-    return [*faults, ("empty text", blank(text))]
+    return [*faults, (f"empty {role}", blank(text))]

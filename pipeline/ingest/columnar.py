@@ -11,6 +11,7 @@ from pipeline.ingest.block import Block, Mask, from_file
 from pipeline.ingest.columns import Columns
 from pipeline.ingest.files import File
 from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.nested import column_at, joined_lists, leaves_of
 
 BATCH_BYTES = 4 << 20
 MOST_ROWS = 1 << 16
@@ -24,11 +25,12 @@ def read_parquet(file: File, columns: Columns, ledger: Ledger) -> Iterator[Block
     """
     try:
         with pq.ParquetFile(file.path) as source:
-            found = columns.find(str(file.path), source.schema_arrow.names)
-            _check(file, source.schema_arrow, found)
+            leaves = leaves_of(source.schema_arrow, nested=columns.events)
+            found = columns.find(str(file.path), list(leaves))
+            _check(file, leaves, found, columns)
             seen = 0
             for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(found.values()))):
-                yield from _block(batch, found, seen, file, ledger)
+                yield from _block(batch, found, seen, file, ledger, times=columns.events)
                 seen += batch.num_rows
                 ledger.at(file.size * seen // source.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
@@ -41,10 +43,11 @@ def _rows(metadata: pq.FileMetaData) -> int:
     return max(1, min(MOST_ROWS, BATCH_BYTES // max(int(size), 1)))
 
 
-def _check(file: File, schema: pa.Schema, found: dict[str, str]) -> None:
+def _check(file: File, leaves: dict[str, pa.DataType], found: dict[str, str], columns: Columns) -> None:
     for role, name in found.items():
-        kind = _plain(schema.field(name).type)
-        if pa.types.is_nested(kind) or (role == "text" and not _is_text(kind)):
+        kind = _plain(leaves[name])
+        listed = role == "hits" and pa.types.is_list(kind)
+        if (pa.types.is_nested(kind) and not listed) or (role == columns.text and not _is_text(kind)):
             raise InputError(f"{file.path}: column {name!r} holds {kind}, not text; name another for {role}")
 
 
@@ -63,30 +66,40 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _block(batch: pa.RecordBatch, found: dict[str, str], seen: int, file: File, ledger: Ledger) -> Iterator[Block]:
+def _block(
+    batch: pa.RecordBatch, found: dict[str, str], seen: int, file: File, ledger: Ledger, *, times: bool
+) -> Iterator[Block]:
     ledger.saw(batch.num_rows)
     lines = np.arange(seen + 1, seen + batch.num_rows + 1)
-    columns = {role: _bytes(batch.column(name)) for role, name in found.items()}
+    columns = {role: _bytes(joined_lists(column_at(batch, name)), times=times) for role, name in found.items()}
     bad = np.zeros(batch.num_rows, dtype=bool)
     for values in columns.values():
         bad |= _not_utf8(values)
     for line in lines[bad]:
         ledger.reject("not UTF-8", file.name, int(line), None)
     kept = pa.array(~bad)
-    texts = {role: values.filter(kept).cast(pa.string()) for role, values in columns.items()}
+    texts = {role: _texts(values.filter(kept) if bad.any() else values) for role, values in columns.items()}
     yield from_file(file.name, texts, pa.array(lines[~bad], pa.int64()))
 
 
-def _bytes(values: pa.Array) -> pa.Array:
-    """A column's texts as bytes: what a Parquet file calls text need not be UTF-8."""
-    if pa.types.is_timestamp(values.type) and values.type.tz:
-        values = values.cast(pa.timestamp(values.type.unit, tz="UTC"))
+def _bytes(values: pa.Array, *, times: bool) -> pa.Array:
+    """A column's texts as bytes: what a Parquet file calls text need not be UTF-8. `times`: points in time stay so."""
+    if pa.types.is_timestamp(values.type):
+        if times:
+            return values
+        values = values.cast(pa.timestamp(values.type.unit, tz="UTC")) if values.type.tz else values
     if not _is_text(values.type):
         values = values.cast(pa.string())
     return values.cast(pa.binary())
 
 
+def _texts(values: pa.Array) -> pa.Array:
+    return values if pa.types.is_timestamp(values.type) else values.cast(pa.string())
+
+
 def _not_utf8(values: pa.Array) -> Mask:
+    if pa.types.is_timestamp(values.type):
+        return np.zeros(len(values), dtype=bool)
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import InputError
+from schemas.mining import LogColumns
 from schemas.settings import DocumentColumns, QueryColumns
 
 DOCUMENTS = {
@@ -21,32 +22,84 @@ QUERIES = {
     "count": ("count",),
     "tenant": ("tenant",),
 }
+LOGS = {
+    "event_id": ("event_id",),
+    "search_id": ("search_id",),
+    "session_id": ("session_id",),
+    "timestamp": ("timestamp",),
+    "query": ("query", "user_query", "text"),
+    "doc_id": ("doc_id", "object_id", "document_id"),
+    "position": ("position", "ordinal", "rank"),
+    "clicked": ("clicked", "click"),
+    "dwell_seconds": ("dwell_seconds",),
+    "tenant": ("tenant",),
+}
+UBI_EVENTS = {
+    "action": ("action_name",),
+    "event_id": ("event_id",),
+    "search_id": ("query_id",),
+    "session_id": ("session_id",),
+    "client_id": ("client_id",),
+    "timestamp": ("timestamp",),
+    "query": ("user_query",),
+    "doc_id": ("event_attributes.object.object_id",),
+    "position": ("event_attributes.position.ordinal",),
+    "dwell_seconds": ("dwell_seconds",),
+    "tenant": ("tenant",),
+}
+UBI_QUERIES = {
+    "search_id": ("query_id",),
+    "session_id": ("session_id",),
+    "client_id": ("client_id",),
+    "timestamp": ("timestamp",),
+    "query": ("user_query",),
+    "hits": ("query_response_hit_ids",),
+    "tenant": ("tenant",),
+}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The parts (roles) that columns play: the names that the settings give, and those that are looked for else."""
+    """The parts (roles) that columns play: the names that the settings give, and those that are looked for else.
+
+    Attributes:
+        section: the settings that name columns, for messages.
+        named: the names that the settings give, by role.
+        usual: the names that are looked for else, the first present first.
+        needed: roles without which a source cannot be read.
+        text: the role that is always text: numbers in it are an error.
+        events: whether rows are events: values may be true, false or a fraction, times stay times, a name with dots is
+            a path into nested fields, and a JSON line may omit what its neighbours have.
+    """
 
     section: str
     named: dict[str, str]
     usual: Mapping[str, tuple[str, ...]] = field(repr=False)
+    needed: tuple[str, ...] = ("text",)
+    text: str = "text"
+    events: bool = False
 
     def find(self, where: str, present: Collection[str]) -> dict[str, str]:
         """The column for each role that the source has, of those that are present.
 
         Raises:
-            InputError: a column that the settings name is not there, or there is none for the text.
+            InputError: a column that the settings name is not there, or there is none for a role that is needed.
         """
         for role, name in self.named.items():
             self.check(where, role, name, present)
         found = self._roles(present)
-        if "text" not in found:
-            wanted = ", ".join(self.usual["text"])
-            raise InputError(
-                f"{where} has no column for the text (none of {wanted}); it has {_list(present)}; "
-                f"name it in {self.section}.text"
-            )
+        for role in self.needed:
+            if role not in found:
+                wanted = ", ".join(self.usual[role])
+                raise InputError(
+                    f"{where} has no column for the {role} (none of {wanted}); it has {_list(present)}; "
+                    f"name it in {self.section}.{role}"
+                )
         return found
+
+    def omitted(self, found: Mapping[str, str]) -> dict[str, str]:
+        """Names under which later JSON lines may have the roles of events that the first ones omit."""
+        return {role: names[0] for role, names in self.usual.items() if self.events and role not in found}
 
     def check(self, where: str, role: str, name: str, present: Collection[str]) -> None:
         """Raise an InputError where a column that the settings name is not present."""
@@ -77,6 +130,24 @@ def document_columns(settings: DocumentColumns) -> Columns:
 def query_columns(settings: QueryColumns) -> Columns:
     """The roles of a query's columns."""
     return Columns("ingest.queries.columns", settings.model_dump(exclude_none=True), QUERIES)
+
+
+def log_columns(settings: LogColumns) -> Columns:
+    """The roles of a search log's columns."""
+    needed = ("timestamp", "query", "doc_id", "clicked")
+    return Columns("logs.columns", settings.model_dump(exclude_none=True), LOGS, needed, "query", events=True)
+
+
+def event_columns(settings: LogColumns) -> Columns:
+    """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
+    named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "tenant"})
+    return Columns("logs.columns", named, UBI_EVENTS, ("action", "timestamp"), "query", events=True)
+
+
+def search_columns(settings: LogColumns) -> Columns:
+    """The roles of the fields of `ubi_queries`."""
+    named = settings.model_dump(exclude_none=True, include={"tenant"})
+    return Columns("logs.columns", named, UBI_QUERIES, ("search_id",), "query", events=True)
 
 
 def _list(names: Collection[str]) -> str:

@@ -38,7 +38,7 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
         clean, keys = _usable(block, ledger, seen, settings)
         parts.add(_rows(clean), keys % BOUNDARY == 0)
     parts.close()
-    ledger.close(parts.rows, settings.max_reject_share)
+    ledger.close(settings.max_reject_share)
 
 
 def _blocks(path: str, choice: Choice, ledger: Ledger, settings: IngestSettings) -> Iterator[Block]:

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.artifacts import key_of
+import pyarrow.fs as pafs
+
+from pipeline.artifacts import Store, key_of
 from pipeline.errors import InputError
 
 FORMATS = {
@@ -25,6 +27,7 @@ FORMATS = {
 }
 PROSE = frozenset({"markdown", "html", "text"})
 TABULAR = frozenset({"jsonl", "csv", "parquet"})
+REMOTE = "s3://"
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ def listing(path: str) -> list[File]:
     """The file itself, or all files below a folder by relative path.
 
     Hidden files and folders are skipped. A link to a file is followed only when it stays in the folder, a link to a
-    folder never: what it leads to is either outside or listed anyway.
+    folder never: what it leads to is either outside or listed anyway. Below an `s3://` prefix, which may be empty, the
+    same holds for objects.
 
     Raises:
         InputError: there is no such file or folder, or it may not be looked into.
     """
+    if path.startswith(REMOTE):
+        return sorted(_remote(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()
     try:
         if root.is_file():
@@ -89,6 +95,22 @@ def _below(root: Path) -> Iterator[File]:
                 continue
             if not path.is_symlink() or path.resolve().is_relative_to(inside):
                 yield _file(path, path.relative_to(root).as_posix())
+
+
+def _remote(store: Store) -> Iterator[File]:
+    root = store.path("").rstrip("/")
+    try:
+        itself = store.filesystem.get_file_info(root)
+        selector = pafs.FileSelector(root, allow_not_found=True, recursive=True)
+        below = [itself] if itself.is_file else store.filesystem.get_file_info(selector)
+    except OSError as error:
+        raise InputError(
+            f"{store.url} cannot be read ({error}); check the bucket, its permissions and AWS_*"
+        ) from error
+    for info in below:
+        name = info.base_name if itself.is_file else info.path.removeprefix(f"{root}/")
+        if info.is_file and not any(part.startswith(".") for part in name.split("/")):
+            yield File(Path(info.path), name, info.size, info.mtime_ns or 0)
 
 
 def _file(path: Path, name: str) -> File:

@@ -11,9 +11,11 @@ from pipeline.ingest.columns import Columns
 from pipeline.ingest.files import File
 from pipeline.ingest.framing import records_of
 from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.nested import Values, at_path, column_at, joined_lists, kind_of, names_in, schema_of
 from pipeline.ingest.records import Records, lines_of, sound
 
 PROBED_LINES = 100
+PROBED_EVENTS = 1000
 FEW_LINES = 64
 Row = dict[str, str | None]
 
@@ -32,49 +34,55 @@ def read_jsonl(file: File, columns: Columns, ledger: Ledger, limit: int) -> Iter
     kinds = pa.schema([])
     for some in records_of(file, ledger.at, limit):
         records = sound(some, file, ledger)
-        if not found and (good := _probe(records)):
-            found = columns.find(str(file.path), list(dict.fromkeys(key for row in good for key in row)))
-            kinds = _kinds(good, found)
-        if blocks := list(_blocks(records, found, kinds, file, ledger)):
+        if not found and (good := _probe(records, PROBED_EVENTS if columns.events else PROBED_LINES)):
+            found = columns.find(str(file.path), names_in(good, nested=columns.events))
+            found |= columns.omitted(found)
+            kinds = _kinds(good, found, columns)
+        if blocks := list(_blocks(records, found, kinds, columns, file, ledger)):
             yield joined(blocks)
 
 
-def _probe(records: Records) -> list[dict[str, object]]:
+def _probe(records: Records, lines: int) -> list[Values]:
     """The first good lines of some."""
-    good: list[dict[str, object]] = []
+    good: list[Values] = []
     for at in range(len(records)):
         try:
             good.append(_object(records.raw(at)))
         except BadLineError:
             continue
-        if len(good) == PROBED_LINES:
+        if len(good) == lines:
             break
     return good
 
 
-def _kinds(rows: list[dict[str, object]], found: dict[str, str]) -> pa.Schema:
-    """Whole numbers stay numbers until they are read; whatever else is expected to be text."""
+def _kinds(rows: list[Values], found: dict[str, str], columns: Columns) -> pa.Schema:
+    """Whole numbers stay numbers until they are read, in events all numbers; whatever else is expected to be text."""
     kinds = {}
     for role, name in found.items():
-        first = next((row[name] for row in rows if row.get(name) is not None), None)
-        whole = role != "text" and isinstance(first, int) and not isinstance(first, bool)
-        kinds[name] = pa.int64() if whole else pa.string()
-    return pa.schema(list(kinds.items()))
+        given = [value for row in rows if (value := at_path(row, name)) is not None]
+        whole = bool(given) and isinstance(given[0], int) and not isinstance(given[0], bool)
+        if columns.events and role != columns.text:
+            kinds[name] = kind_of(given, role)
+        else:
+            kinds[name] = pa.int64() if whole and role != columns.text else pa.string()
+    return schema_of(kinds, {name for row in rows for name in row})
 
 
-def _blocks(records: Records, found: dict[str, str], kinds: pa.Schema, file: File, ledger: Ledger) -> Iterator[Block]:
+def _blocks(
+    records: Records, found: dict[str, str], kinds: pa.Schema, columns: Columns, file: File, ledger: Ledger
+) -> Iterator[Block]:
     if not len(records):
         return
     table = _table(records, kinds)
     if table is not None:
-        columns = {role: table[name].cast(pa.string()).combine_chunks() for role, name in found.items()}
-        yield from_file(file.name, columns, lines_of(records))
+        texts = {role: joined_lists(column_at(table, name)).cast(pa.string()) for role, name in found.items()}
+        yield from_file(file.name, texts, lines_of(records))
     elif len(records) <= FEW_LINES:
-        yield from _one_by_one(records, found, file, ledger)
+        yield from _one_by_one(records, found, columns, file, ledger)
     else:
         middle = len(records) // 2
-        yield from _blocks(records.span(0, middle), found, kinds, file, ledger)
-        yield from _blocks(records.span(middle, len(records)), found, kinds, file, ledger)
+        yield from _blocks(records.span(0, middle), found, kinds, columns, file, ledger)
+        yield from _blocks(records.span(middle, len(records)), found, kinds, columns, file, ledger)
 
 
 def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
@@ -91,21 +99,23 @@ def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
     return table if table.num_rows == len(records) else None
 
 
-def _one_by_one(records: Records, found: dict[str, str], file: File, ledger: Ledger) -> Iterator[Block]:
+def _one_by_one(
+    records: Records, found: dict[str, str], columns: Columns, file: File, ledger: Ledger
+) -> Iterator[Block]:
     rows, lines = [], []
     for at in range(len(records)):
         line = int(records.lines[at])
         try:
-            rows.append(_row(_object(records.raw(at)), found))
+            rows.append(_row(_object(records.raw(at)), found, columns))
             lines.append(line)
         except BadLineError as reason:
             ledger.reject(str(reason), file.name, line, records.shown(at))
     if rows:
-        columns = {role: pa.array([row[role] for row in rows], pa.string()) for role in found}
-        yield from_file(file.name, columns, pa.array(lines, pa.int64()))
+        texts = {role: pa.array([row[role] for row in rows], pa.string()) for role in found}
+        yield from_file(file.name, texts, pa.array(lines, pa.int64()))
 
 
-def _object(line: bytes) -> dict[str, object]:
+def _object(line: bytes) -> Values:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -115,8 +125,8 @@ def _object(line: bytes) -> dict[str, object]:
     return value
 
 
-def _row(value: dict[str, object], found: dict[str, str]) -> Row:
-    row = {role: _text(value.get(name), role) for role, name in found.items()}
+def _row(value: Values, found: dict[str, str], columns: Columns) -> Row:
+    row = {role: _text(at_path(value, name), role, columns) for role, name in found.items()}
     try:
         "".join(text or "" for text in row.values()).encode()
     except UnicodeEncodeError as error:
@@ -124,9 +134,13 @@ def _row(value: dict[str, object], found: dict[str, str]) -> Row:
     return row
 
 
-def _text(value: object, role: str) -> str | None:
+def _text(value: object, role: str, columns: Columns) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if role == "text" or isinstance(value, bool) or not isinstance(value, int | float):
+    if columns.events and role == "hits" and isinstance(value, list):
+        return "\n".join(str(one) for one in value)
+    if columns.events and role == "clicked" and isinstance(value, bool):
+        return str(value)
+    if role == columns.text or isinstance(value, bool) or not isinstance(value, int | float):
         raise BadLineError("wrong type")
     return str(value)

@@ -41,7 +41,7 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
             rows = _usable(block, ledger, seen, settings)
             parts.add(rows, np.zeros(rows.num_rows, dtype=bool))
     parts.close()
-    ledger.close(parts.rows, settings.max_reject_share)
+    ledger.close(settings.max_reject_share)
 
 
 def _usable(block: Block, ledger: Ledger, seen: Seen, settings: IngestSettings) -> pa.Table:

@@ -32,10 +32,10 @@ class Records:
         return self.data[self.starts[at] : self.stops[at]]
 
     def shown(self, at: int) -> str:
-        """The beginning of a record, for people."""
+        """The beginning of a record, for people: more than a payload holds, since masks shorten it."""
         start = int(self.starts[at])
         data = self.data[start : min(int(self.stops[at]), start + 4 * PAYLOAD)]
-        return data.decode(errors="replace").rstrip("\r\n")[:PAYLOAD]
+        return data.decode(errors="replace").rstrip("\r\n")
 
     def span(self, low: int, high: int) -> "Records":
         """Records `low` to `high`, the latter not included, with their own data only."""

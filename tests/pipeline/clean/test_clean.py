@@ -12,8 +12,8 @@ from pipeline.artifacts import Manifest, Run
 from pipeline.clean import CLEAN, clean
 from pipeline.clean.diversity import n_clusters
 from pipeline.clean.noise import PATTERNS
-from pipeline.clean.personal_data import mask
 from pipeline.errors import InputError
+from pipeline.personal_data import mask
 from schemas.settings import CleanSettings
 from schemas.tables import RAW_QUERIES
 
