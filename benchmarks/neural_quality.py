@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_co
 from benchmarks.quality import AUDIT_DEPTH, POOL_DEPTH, Rankings, fused_order, rank, recall, union
 from benchmarks.report import machine, markdown_table, write
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.caching import ensure_cached, query_vectors
+from pipeline.encoders.caching import CachedQueries, ensure_cached
 from pipeline.encoders.deferred import Deferred
 from pipeline.retrievers.blocks import CachedVectors
 from pipeline.retrievers.neural import Neural
@@ -41,7 +40,7 @@ def neural(collection: Collection, cache: EmbeddingCache) -> tuple[NDArray[np.in
     shards = cache.open(encoder.encoder_id)
     assert shards is not None
     settings = VectorSettings(device="cpu")
-    retriever = Neural(NAME, partial(query_vectors, encoder, cache), CachedVectors(shards, hashes), settings)
+    retriever = Neural(NAME, CachedQueries(encoder, cache), CachedVectors(shards, hashes), settings)
     return retriever.search(collection.queries, AUDIT_DEPTH).rows, work.seconds
 
 

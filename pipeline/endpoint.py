@@ -8,9 +8,9 @@ import os
 import random
 import time
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from pipeline.errors import MissingPart, SettingsError
+from schemas.address import holds_secret, host_and_path
 
 LONGEST_RETRY_AFTER = 120.0
 TRANSIENT = frozenset({408, 409, 425, 429})
@@ -69,15 +69,15 @@ def address(base_url: str, key_env: str) -> str:
     Raises:
         SettingsError: another scheme, no host, or a user name, password or query in it; the message doesn't show it.
     """
-    parts = urlsplit(base_url)
-    if "@" in parts.netloc or parts.query:
+    if holds_secret(base_url):
         raise SettingsError(
             "base_url must not hold a user name, password or query: put the key into the environment variable that "
             f"key_env names ({key_env or 'none now'})"
         )
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    found = host_and_path(base_url)
+    if found is None:
         raise SettingsError(f"base_url {base_url!r} must be an address such as https://api.openai.com/v1")
-    return parts.netloc + parts.path.rstrip("/")
+    return found
 
 
 def key_from(key_env: str, needed_by: str) -> str:

@@ -1,10 +1,10 @@
 """Every setting, its default and its bounds. Where a default is a paper's, the description says so."""
 
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from schemas.address import holds_secret, host_and_path
 from schemas.mining import (
     AssociateSettings,
     ClickSettings,
@@ -237,10 +237,9 @@ class MemberSettings(Section):
     @classmethod
     def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         for url in urls:
-            parts = urlsplit(url)
-            if "@" in parts.netloc or parts.query:
+            if holds_secret(url):
                 raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
+            if host_and_path(url) is None:
                 raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
         return urls
 

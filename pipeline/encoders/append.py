@@ -32,8 +32,6 @@ class Writer:
         self._held: list[tuple[Keys, Vectors]] = []
         self._held_bytes = 0
         self._since = 0.0
-        self.written = 0
-        """Bytes of vectors written so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +72,6 @@ class Writer:
         self._store.write(f"{name}.vectors", vectors.tobytes())
         self._store.write(f"{name}.keys", encode_keys(keys, _longest(vectors)))
         self._held, self._held_bytes = [], 0
-        self.written += vectors.nbytes
 
 
 def _checked(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pipeline.encoders.append import Writer
 from pipeline.encoders.cache import EmbeddingCache
 from pipeline.encoders.gpu import utilisation
-from pipeline.encoders.keys import KeySet, keys_of
+from pipeline.encoders.keys import Keys, KeySet, keys_of
 from pipeline.encoders.port import ModelEncoder
 from pipeline.encoders.shards import Shards
+from pipeline.errors import ArtifactError
 
 HashedTexts = tuple[pa.Array, pa.Array]
 """Content hashes (32 hex digits) and the texts that they stand for."""
@@ -165,15 +166,47 @@ def hashed_queries(texts: Sequence[str]) -> HashedTexts:
     return pa.array(hashes, pa.string()), pa.array(known, pa.string())
 
 
-def query_vectors(encoder: ModelEncoder, cache: EmbeddingCache, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Vectors of queries, shape (len(texts), dimensions), from the cache; what it lacks is encoded first.
+class CachedQueries:
+    """Gives queries their vectors, from the cache; what it lacks is encoded first.
 
-    A blank query has the zero vector.
+    The shards stay open between calls, and are opened anew only after a query was found missing there.
+
+    Args:
+        encoder: of the queries; not loaded where nothing is missing.
+        cache: keeps their vectors.
     """
-    hashed = hashed_queries(texts)
-    ensure_cached(encoder, cache, [hashed], queries=True)
-    shards = cache.open(cache_id(encoder.encoder_id, queries=True))
-    vectors = np.zeros((len(texts), shards.layout.dimensions if shards else encoder.dimensions), np.float32)
-    if shards:
-        vectors[[bool(text.strip()) for text in texts]] = shards.take(shards.find(keys_of(hashed[0])))
-    return vectors
+
+    def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
+        self._encoder, self._cache = encoder, cache
+        self._name = cache_id(encoder.encoder_id, queries=True)
+        self._shards: Shards | None = None
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors, shape (len(texts), dimensions); a blank query has the zero vector.
+
+        Raises:
+            ArtifactError: vectors were pruned while they were in use.
+        """
+        hashed = hashed_queries(texts)
+        numbers = self._numbers(hashed)
+        dimensions = self._shards.layout.dimensions if self._shards else self._encoder.dimensions
+        vectors = np.zeros((len(texts), dimensions), np.float32)
+        if self._shards:
+            vectors[[bool(text.strip()) for text in texts]] = self._shards.take(numbers)
+        return vectors
+
+    def _numbers(self, hashed: HashedTexts) -> NDArray[np.int64]:
+        """Each query's vector number in the shards."""
+        keys = keys_of(hashed[0])
+        self._shards = self._shards or self._cache.open(self._name)
+        numbers = self._find(keys)
+        if (numbers < 0).any():
+            ensure_cached(self._encoder, self._cache, [hashed], queries=True)
+            self._shards = self._cache.open(self._name)
+            numbers = self._find(keys)
+        if (numbers < 0).any():
+            raise ArtifactError(f"vectors of {self._name} were pruned while they were in use; start again")
+        return numbers
+
+    def _find(self, keys: Keys) -> NDArray[np.int64]:
+        return self._shards.find(keys) if self._shards else np.full(len(keys), -1)

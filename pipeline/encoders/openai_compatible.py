@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 INSTALL = "pip install openai"
-Progress = Callable[[int, Spending], None]
-"""Told after each batch: how many texts it held, and what all requests of this encoder have cost so far."""
 
 
 def openai_id(settings: Settings) -> str:
@@ -70,19 +68,17 @@ class OpenAIEncoder:
 
     Args:
         settings: of the encoder.
-        progress: told after each batch, in the caller's thread.
 
     Raises:
         MissingPart: the package or the key is missing.
         SettingsError: a base_url that cannot be used, a spending limit without a price.
     """
 
-    def __init__(self, settings: Settings, progress: Progress | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         if settings.spending_limit is not None and not settings.price_per_million:
             raise SettingsError("spending_limit needs price_per_million: without a price nothing is ever spent")
         self.encoder_id = openai_id(settings)
         self._settings = settings
-        self._progress = progress
         self._key = key_of(settings)
         self._remote = Remote(settings, self._key, f"{settings.model} at {endpoint(settings)}")
         self._client()  # a missing package is reported here, before any work
@@ -139,10 +135,7 @@ class OpenAIEncoder:
             return batch.places, reply.vectors
 
         batches = fill(texts, prompt, given.max_tokens, given.batch_texts, given.batch_tokens)
-        for places, vectors in InFlight(self._client, work, given.in_flight).results(batches):
-            if self._progress:
-                self._progress(len(places), self.spending)
-            yield places, vectors
+        yield from InFlight(self._client, work, given.in_flight).results(batches)
 
     def _all(self, texts: Sequence[str], *, queries: bool) -> NDArray[np.float32]:
         batches = list(self.encode_batches(texts, queries=queries))

@@ -66,7 +66,7 @@ class Ledger:
             ValueError: other rows than announced, a hash of another form, or a null label without an error.
         """
         now = time.time_ns()
-        rows = verdict_rows(pairs, replies, now)
+        rows = verdict_rows(judge_id, pairs, replies, now)
         if not rows.num_rows:
             return
         folder = _folder(judge_id)

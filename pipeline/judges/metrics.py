@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -16,15 +16,16 @@ _LOOK_SECONDS = 5.0
 
 
 class PrefixCache:
-    """Counts from now on; servers without such metrics are left out.
+    """Counts from now on; servers that show no such metrics now are not asked again.
 
     Args:
         base_urls: of the judge's servers.
     """
 
     def __init__(self, base_urls: Sequence[str]) -> None:
-        self._urls = [f"{parts.scheme}://{parts.netloc}/metrics" for parts in map(urlsplit, base_urls)]
-        self._start = self._counts()
+        urls = [f"{parts.scheme}://{parts.netloc}/metrics" for parts in map(urlsplit, base_urls)]
+        found = {url: counts for url in urls if (counts := _counts(url)) is not None}
+        self._urls, self._start = list(found), _sum(found.values())
         self._looked = time.monotonic()
         self._rate: float | None = None
 
@@ -34,7 +35,8 @@ class PrefixCache:
 
         It asks the servers, which takes a moment.
         """
-        asked, served = (now - then for now, then in zip(self._counts(), self._start, strict=True))
+        now = _sum(_counts(url) or (0.0, 0.0) for url in self._urls)
+        asked, served = now[0] - self._start[0], now[1] - self._start[1]
         return served / asked if asked > 0 else None
 
     @property
@@ -44,13 +46,19 @@ class PrefixCache:
             self._rate, self._looked = self.hit_rate, time.monotonic()
         return self._rate
 
-    def _counts(self) -> tuple[float, float]:
-        """Tokens looked up and tokens found, so far."""
-        found = {"queries": 0.0, "hits": 0.0}
-        for url in self._urls:
-            for name, value in _COUNTER.findall(_text(url)):
-                found[name] += float(value)
-        return found["queries"], found["hits"]
+
+def _counts(url: str) -> tuple[float, float] | None:
+    """Tokens looked up and tokens found, so far; None where the server shows no such metrics."""
+    shown = _COUNTER.findall(_text(url))
+    if not shown:
+        return None
+    queries, hits = (sum(float(value) for name, value in shown if name == wanted) for wanted in ("queries", "hits"))
+    return queries, hits
+
+
+def _sum(counts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    each = list(counts)
+    return sum(queries for queries, _ in each), sum(hits for _, hits in each)
 
 
 def _text(url: str) -> str:

@@ -11,15 +11,12 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.artifacts import Tables
 from pipeline.corpora import TenantChunks
-from pipeline.errors import ArtifactError
-from pipeline.judges.port import PAIRS, QUERY_BLOCK
-
-_SHOWN = ["title", "heading", "text", "content_hash"]
+from pipeline.judges.port import QUERY_BLOCK
+from pipeline.judges.shown import ChunkTexts, check_known, shown_pairs
 
 _QUERIES = """
     SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
@@ -51,15 +48,15 @@ def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = No
         ArtifactError: the pool names a query or a chunk that the tenant does not have.
     """
     with tables.connect() as connection, tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
-        texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
+        texts = ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         tenant = {"tenant": chunks.tenant}
         _ask(connection, only)
         queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
         sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()["pairs"].to_numpy()
         blocks = np.add.reduceat(sizes, np.arange(0, len(sizes), QUERY_BLOCK)) if len(sizes) else sizes
-        for ids in _cut(_sorted_ids(connection, chunks), blocks.tolist()):
-            _check(ids, chunks.tenant, "chunk_id", ids["row"])
-            yield _pairs(ids, chunks.tenant, queries, texts)
+        for ids in cut(_sorted_ids(connection, chunks), blocks.tolist()):
+            check_known(ids, chunks.tenant, "chunk_id", ids["row"])
+            yield shown_pairs(ids, chunks.tenant, queries, texts)
 
 
 class PoolPairs:
@@ -71,7 +68,7 @@ class PoolPairs:
     """
 
     def __init__(
-        self, rows: NDArray[np.int64], sizes: pa.Table, queries: pa.Table, texts: _ChunkTexts, chunks: TenantChunks
+        self, rows: NDArray[np.int64], sizes: pa.Table, queries: pa.Table, texts: ChunkTexts, chunks: TenantChunks
     ) -> None:
         self.rows = rows
         self.starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes["pairs"].to_numpy())])
@@ -89,7 +86,7 @@ class PoolPairs:
 
     def take(self, numbers: NDArray[np.int64]) -> pa.Table:
         """Rows of `PAIRS`, for ascending numbers of pairs."""
-        return _pairs(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
+        return shown_pairs(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
 
     def blocks(self) -> Iterator[pa.Table]:
         """All pairs, those of `QUERY_BLOCK` queries at a time."""
@@ -107,7 +104,7 @@ def pool_pairs(tables: Tables, chunks: TenantChunks) -> Iterator[PoolPairs]:
         ArtifactError: the pool names a query or a chunk that the tenant does not have.
     """
     with tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
-        texts = _ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
+        texts = ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         with tables.connect() as connection:
             tenant = {"tenant": chunks.tenant}
             _ask(connection)
@@ -119,7 +116,7 @@ def pool_pairs(tables: Tables, chunks: TenantChunks) -> Iterator[PoolPairs]:
 
 def _rows(batch: pa.RecordBatch, tenant: str) -> NDArray[np.int64]:
     ids = pa.Table.from_batches([batch])
-    _check(ids, tenant, "chunk_id", ids["row"])
+    check_known(ids, tenant, "chunk_id", ids["row"])
     return np.asarray(ids["row"].to_numpy(), np.int64)
 
 
@@ -136,8 +133,8 @@ def _sorted_ids(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> 
     return connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16)
 
 
-def _cut(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
-    """The reader's rows in tables of the given sizes."""
+def cut(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
+    """A reader's rows in tables of the given sizes."""
     rest = reader.schema.empty_table()
     for size in sizes:
         pieces = [rest]
@@ -146,51 +143,3 @@ def _cut(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
         joined = pa.concat_tables(pieces).combine_chunks()
         yield joined.slice(0, size)
         rest = joined.slice(size)
-
-
-def _pairs(ids: pa.Table, tenant: str, queries: pa.Table, texts: _ChunkTexts) -> pa.Table:
-    place = pc.index_in(ids["query_id"], queries["query_id"])
-    _check(ids, tenant, "query_id", place)
-    asked = queries.take(place)
-    shown = texts.take(ids["row"].to_numpy())
-    columns = {
-        "tenant": pa.repeat(tenant, ids.num_rows),
-        "query_id": ids["query_id"],
-        "query": asked["query"],
-        "chunk_id": ids["chunk_id"],
-        "query_hash": asked["query_hash"],
-        "chunk_hash": shown["content_hash"],
-        **{name: shown[name] for name in ("title", "heading", "text")},
-    }
-    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
-
-
-def _check(ids: pa.Table, tenant: str, name: str, found: pa.ChunkedArray) -> None:
-    if found.null_count:
-        lost = ids[name].filter(pc.is_null(found))[0].as_py()
-        message = f"the pool names {name} {lost!r}, which tenant {tenant!r} does not have; build the run anew"
-        raise ArtifactError(message)
-
-
-class _ChunkTexts:
-    """A tenant's chunks in a memory-mapped file, read by row number."""
-
-    def __init__(self, chunks: TenantChunks, path: Path) -> None:
-        schema = pa.schema([(name, pa.string()) for name in _SHOWN])
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            for batch in chunks.scan(_SHOWN):
-                writer.write_batch(pa.record_batch(batch.columns, schema=schema))
-        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
-        sizes = [self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches)]
-        self._ends = np.cumsum(sizes)
-        self._starts = self._ends - sizes
-
-    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
-        """The chunks at `rows`, in that order."""
-        order = np.argsort(rows, kind="stable")
-        batch = np.searchsorted(self._ends, rows[order], side="right")
-        pieces = []
-        for number in np.unique(batch):
-            local = rows[order][batch == number] - self._starts[number]
-            pieces.append(self._file.get_batch(int(number)).take(pa.array(local)))
-        return pa.Table.from_batches(pieces).take(pa.array(np.argsort(order, kind="stable")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.table import QUERY_ID, TENANT
 from schemas.tables import CHUNK_ID, CHUNKS, VERDICTS
@@ -37,6 +38,23 @@ At full depth they are all pairs of up to `QUERY_BLOCK` queries, at adaptive dep
 
 REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*VERDICTS.key}])
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
+
+
+def check_replies(judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
+    """Hold a judge to the port.
+
+    Raises:
+        ValueError: they have other rows than `REPLIES` or than the pairs, or a null label comes without an error.
+    """
+    if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
+        raise ValueError(f"{judge_id}: {replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
+    if silent(replies):
+        raise ValueError(f"{judge_id}: a reply without a label must say why in `error`")
+
+
+def silent(replies: pa.Table) -> bool:
+    """Whether a null label comes without an error."""
+    return bool(pc.any(pc.and_(pc.is_null(replies["relevant"]), pc.is_null(replies["error"]))).as_py())
 
 
 class Live(Protocol):

@@ -64,11 +64,6 @@ class Remembered:
         """Who is asked."""
         return self._asker
 
-    @property
-    def damaged(self) -> list[str]:
-        """Parts of the ledger that were skipped because they cannot be trusted, each with the reason."""
-        return self._known.damaged if self._known else []
-
     async def judge(self, pairs: pa.Table) -> pa.Table:
         """Reply to each pair (see the port) as the ledger has it at the end, whoever was asked first.
 

@@ -13,7 +13,7 @@ from pipeline.artifacts import Output, Unit
 from pipeline.corpora import Digest
 from pipeline.judges.background import Background
 from pipeline.judges.panel import Panel
-from pipeline.judges.port import REPLIES, Judge, Live
+from pipeline.judges.port import REPLIES, Judge, Live, check_replies
 from schemas.tables import PANEL_VERDICTS, QRELS, VERDICTS
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
@@ -27,15 +27,17 @@ class Told:
     total: int
     counts: Counter[str] = field(default_factory=Counter)
     live: Live | None = None
+    _before: int = field(default=0, init=False)
+    """What the judge had answered when the unit began."""
 
     def of(self, judge: Judge) -> None:
         """A unit of this judge begins."""
         self.live = getattr(judge, "live", None)
-        self._start = self.live.answered if self.live else 0
+        self._before = self.live.answered if self.live else 0
 
     def meanwhile(self) -> None:
         """Tell how far the unit is."""
-        answered = self.live.answered - self._start if self.live else 0
+        answered = self.live.answered - self._before if self.live else 0
         self._tell(self.counts.total() + answered)
 
     def done(self, facts: Mapping[str, int]) -> None:
@@ -81,11 +83,7 @@ class Asked:
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
-    if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
-        raise ValueError(f"{judge_id}: {replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
-    silent = pc.and_(pc.is_null(replies["relevant"]), pc.is_null(replies["error"]))
-    if pc.any(silent).as_py():
-        raise ValueError(f"{judge_id}: a reply without a label must say why in `error`")
+    check_replies(judge_id, pairs, replies)
     ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
     said = {name: replies[name] for name in REPLIES.names}
     return VERDICTS.rows(ids | said | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.artifacts.store import Store
 from pipeline.encoders.keys import Keys, keys_of
 from pipeline.errors import ArtifactError
-from pipeline.judges.port import REPLIES
+from pipeline.judges.port import REPLIES, check_replies, silent
 
 ENDING = ".parquet"
 
@@ -36,17 +36,14 @@ class Damaged(Exception):
     """A part that cannot be trusted: torn, or not the ledger's."""
 
 
-def verdict_rows(pairs: pa.Table, replies: pa.Table, written_at: int) -> pa.Table:
+def verdict_rows(judge_id: str, pairs: pa.Table, replies: pa.Table, written_at: int) -> pa.Table:
     """Rows of `PART`, written at a time in nanoseconds since 1970.
 
     Raises:
         ValueError: the replies have other rows than `REPLIES` or than the pairs, a hash has another form, or a null
             label comes without an error.
     """
-    if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
-        raise ValueError(f"{replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
-    if _silent(replies):
-        raise ValueError("a reply without a label must say why in `error`")
+    check_replies(judge_id, pairs, replies)
     pair_keys(pairs)
     time = pa.repeat(pa.scalar(written_at, PART.field("written_at").type), pairs.num_rows)
     said = [replies[name] for name in REPLIES.names]
@@ -131,7 +128,7 @@ class VerdictPart:
         numbers = list(range(self._file.num_row_groups))
         for start in range(0, len(numbers), _GROUPS_AT_ONCE):
             rows = self._groups(numbers[start : start + _GROUPS_AT_ONCE], [*_NAMED, "relevant", "error"])
-            if _silent(rows):
+            if silent(rows):
                 raise Damaged("a null label without an error")
             try:
                 keys.append(pair_keys(rows))
@@ -169,10 +166,6 @@ class VerdictPart:
 
 def _open(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
-
-
-def _silent(rows: pa.Table) -> bool:
-    return bool(pc.any(pc.and_(pc.is_null(rows["relevant"]), pc.is_null(rows["error"]))).as_py())
 
 
 def _fits(schema: pa.Schema, field: pa.Field) -> bool:

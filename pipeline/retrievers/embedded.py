@@ -15,7 +15,6 @@ from pipeline.retrievers.corpus import SEED_SETTINGS, Corpus
 from pipeline.retrievers.dense import Dense
 from pipeline.retrievers.feedback import Feedback
 from pipeline.retrievers.port import Retriever
-from schemas.settings import Bm25Settings
 
 Fit = Callable[[Corpus], TermVectors]
 Build = Callable[[Corpus], Retriever]
@@ -39,13 +38,8 @@ def _feedback(name: str, fit: Fit) -> Build:
     return build
 
 
-def bm25_by(settings: Bm25Settings) -> Build:
-    """Builds BM25 by its settings."""
-    return lambda corpus: corpus.bm25(settings)
-
-
 EMBEDDED: dict[str, Build] = {
-    "bm25": bm25_by(SEED_SETTINGS),
+    "bm25": lambda corpus: corpus.bm25(SEED_SETTINGS),
     "lsa_feedback": _feedback("lsa_feedback", lambda c: fit_lsa(c.terms, 96)),
     "ppmi": _dense("ppmi", lambda c: fit_ppmi_sif(c.terms, c.word_vectors)),
     "ppmi_feedback": _feedback("ppmi_feedback", lambda c: fit_ppmi_idf(c.terms, c.word_vectors)),
@@ -55,4 +49,4 @@ EMBEDDED: dict[str, Build] = {
 }
 """Name → builder, in the pool's order. A builder fits its retriever on the corpus it is called with.
 
-The settings `bm25` have a builder of their own, `bm25_by`, to put in the place of the one here."""
+BM25 by the settings `bm25` is `Corpus.bm25`."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.caching import ensure_cached, query_vectors
+from pipeline.encoders.caching import CachedQueries, ensure_cached
 from pipeline.encoders.deferred import Deferred
+from pipeline.encoders.keys import keys_of
 from pipeline.encoders.port import ModelEncoder
 from pipeline.encoders.registry import encoder_id
 from pipeline.errors import ArtifactError
@@ -43,7 +43,7 @@ class Encoded:
         """
         encoder, cache = Deferred(self.encoder), EmbeddingCache(self.cache.root, self.cache.dtype)
         found = _vectors(encoder, cache, corpus.hashed)
-        return Neural(self.name, partial(query_vectors, encoder, cache), found, self.vectors)
+        return Neural(self.name, CachedQueries(encoder, cache), found, self.vectors)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -53,9 +53,10 @@ class Encoded:
 
 def _vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:
     hashes = chunks.hashes()
-    if len(cache.missing(encoder.encoder_id, hashes)):
-        ensure_cached(encoder, cache, chunks.hashed())
     shards = cache.open(encoder.encoder_id)
+    if shards is None or (shards.find(keys_of(hashes)) < 0).any():
+        ensure_cached(encoder, cache, chunks.hashed())
+        shards = cache.open(encoder.encoder_id)
     if shards is None:
         raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
     return CachedVectors(shards, hashes)

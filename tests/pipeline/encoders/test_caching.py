@@ -17,13 +17,13 @@ from hash_encoder import HashEncoder, content_hash
 from pipeline.encoders import deferred
 from pipeline.encoders.cache import EmbeddingCache
 from pipeline.encoders.caching import (
+    CachedQueries,
     HashedTexts,
     Work,
     cache_id,
     encode_missing,
     ensure_cached,
     hashed_queries,
-    query_vectors,
 )
 from pipeline.encoders.keys import keys_of
 from pipeline.encoders.port import Vectors
@@ -146,14 +146,41 @@ def test_a_kill_costs_the_batch_under_way(tmp_path: Path) -> None:
 
 def test_queries_lie_apart_and_are_encoded_once(cache: EmbeddingCache) -> None:
     encoder, asked = HashEncoder(), ["green apple", " ", "blue", "green apple"]
-    found = query_vectors(encoder, cache, asked)
+    found = CachedQueries(encoder, cache)(asked)
     np.testing.assert_array_equal(found, HashEncoder().encode_queries(["green apple", "", "blue", "green apple"]))
     shards = cache.open(cache_id(encoder.encoder_id, queries=True))
     assert shards is not None
     assert len(shards) == 2
     assert cache.open(encoder.encoder_id) is None
     assert ensure_cached(encoder, cache, [hashed_queries(asked)], queries=True).encoded == 0
-    assert query_vectors(encoder, EmbeddingCache(cache.store.url + "-other", "float32"), [""]).tolist() == [[0.0] * 16]
+    other = EmbeddingCache(cache.store.url + "-other", "float32")
+    assert CachedQueries(encoder, other)([""]).tolist() == [[0.0] * 16]
+
+
+def test_the_cache_is_opened_again_only_after_something_was_missing(
+    cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real = EmbeddingCache.open
+    monkeypatch.setattr(EmbeddingCache, "open", lambda self, name: opened.append(name) or real(self, name))
+    encoder = HashEncoder()
+    queries = CachedQueries(encoder, cache)
+    queries(["green apple", "blue"])
+    first = len(opened)
+    for _ in range(3):
+        np.testing.assert_array_equal(queries(["blue"]), HashEncoder().encode_queries(["blue"]))
+    assert len(opened) == first
+    CachedQueries(encoder, cache)(["red"])
+    np.testing.assert_array_equal(queries(["red", "blue"]), HashEncoder().encode_queries(["red", "blue"]))
+    assert len(opened) > first
+
+
+def test_pruned_query_vectors_are_made_again(cache: EmbeddingCache) -> None:
+    encoder = HashEncoder()
+    queries = CachedQueries(encoder, cache)
+    queries(["blue"])
+    cache.prune()
+    np.testing.assert_array_equal(queries(["blue", "red"]), HashEncoder().encode_queries(["blue", "red"]))
 
 
 def test_a_full_cache_loads_no_encoder(cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,12 +242,9 @@ def test_a_lost_reply_counts_as_spent_and_a_refused_request_does_not(server: Fak
     assert encoder.spending.tokens == 2 * estimate_tokens("tea")
 
 
-def test_progress_is_told_texts_and_cost(server: FakeOpenAI) -> None:
-    told: list[tuple[int, float]] = []
-    encoder = OpenAIEncoder(
-        settings(server.url, price_per_million=2e6), lambda texts, spent: told.append((texts, spent.cost))
-    )
-    encoder.encode_documents(TEXTS)
+def test_every_batch_comes_with_its_cost(server: FakeOpenAI) -> None:
+    encoder = OpenAIEncoder(settings(server.url, price_per_million=2e6))
+    told = [(len(places), encoder.cost) for places, _ in encoder.encode_batches(TEXTS)]
     assert sum(texts for texts, _ in told) == len(TEXTS)
     assert told[-1][1] == 2 * sum(len(text) // 4 + 1 for text in TEXTS)
 

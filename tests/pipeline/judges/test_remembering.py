@@ -212,7 +212,7 @@ def test_damaged_parts_are_named(kept: Ledger) -> None:
     part.write_bytes(b"PAR1")
     again = Remembered(ScriptedAsker(), kept)
     assert judged(again, pairs((1, 1))) == expected(pairs((1, 1)))
-    assert [place.split(":")[0] for place in again.damaged] == [str(part)]
+    assert [place.split(":")[0] for place in kept.open(again.judge_id).damaged] == [str(part)]
 
 
 KILLED = """

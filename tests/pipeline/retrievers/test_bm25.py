@@ -18,7 +18,7 @@ from pipeline.errors import SettingsError
 from pipeline.retrievers.bm25 import Bm25, best_keys, score_blocks
 from pipeline.retrievers.bm25_weights import DELTA, build_index
 from pipeline.retrievers.corpus import SEED_SETTINGS, Corpus
-from pipeline.retrievers.embedded import EMBEDDED, bm25_by
+from pipeline.retrievers.embedded import EMBEDDED
 from pipeline.terms import Analyzer, TermSpace
 from schemas.settings import Bm25Settings
 
@@ -165,7 +165,7 @@ def test_settings_move_the_retriever_and_not_the_seeds(tmp_path: Path) -> None:
     chunks = ["heat heat heat heat panel", "heat wing", "the heated", "nozzle"]
     plain, moved = corpus_of(chunks, tmp_path), corpus_of(chunks, tmp_path)
     flat = Bm25Settings(k1=0, b=0, stemmer=None, stop_words=False)
-    changed = bm25_by(flat)(moved).search(["heat", "the"], 4)
+    changed = moved.bm25(flat).search(["heat", "the"], 4)
     assert changed.rows.tolist() == [[0, 1, -1, -1], [2, -1, -1, -1]]
     before, after = (corpus.seeds.search(["heat", "the"], 4) for corpus in (plain, moved))
     assert before.rows.tolist() == after.rows.tolist() == [[0, 2, 1, -1], [-1] * 4]
@@ -182,9 +182,9 @@ def test_equal_settings_build_one_index(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("pipeline.retrievers.corpus.build_index", counted)
     corpus = corpus_of(["heat", "wing"], tmp_path)
     corpus.seeds.search(["heat"], 1)
-    assert EMBEDDED["bm25"](corpus) is bm25_by(Bm25Settings())(corpus)
+    assert EMBEDDED["bm25"](corpus) is corpus.bm25(Bm25Settings())
     assert built == [SEED_SETTINGS] == [Bm25Settings()]
-    bm25_by(Bm25Settings(k1=1))(corpus)
+    corpus.bm25(Bm25Settings(k1=1))
     assert len(built) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from conftest import put
 from pipeline.artifacts import Run
 from pipeline.corpora import TenantChunks
 from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.caching import ensure_cached, query_vectors
+from pipeline.encoders.caching import CachedQueries, ensure_cached
 from pipeline.retrievers.blocks import CachedVectors
 from pipeline.retrievers.neural import Neural
 from schemas.settings import VectorSettings
@@ -32,7 +31,7 @@ def neural(cache: EmbeddingCache, encoder: HashEncoder, texts: list[str], settin
     ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(texts))])
     shards = cache.open(encoder.encoder_id)
     assert shards is not None
-    return Neural("hash", partial(query_vectors, encoder, cache), CachedVectors(shards, hashes), settings)
+    return Neural("hash", CachedQueries(encoder, cache), CachedVectors(shards, hashes), settings)
 
 
 def test_it_finds_the_chunk_with_the_querys_words(cache: EmbeddingCache) -> None:
