@@ -121,14 +121,7 @@ def show_estimate(run: Run, settings: Settings) -> None:
 
 def finish(run: Run, settings: Settings) -> None:
     """Write what lies beside the tables: the funnel, the views for DuckDB and the dataset card."""
-    steps_so_far = {name: [asdict(step) for step in found.funnel] for name, found in run.manifests().items()}
-    steps_so_far.pop(FUNNEL_STAGE.name, None)
-    run_step(
-        run,
-        Step(
-            FUNNEL_STAGE, {}, lambda _, output: funnel(run, output), lambda: {"the other stages": key_of(steps_so_far)}
-        ),
-    )
+    write_funnel(run)
     run.store.write("views.sql", views_sql(run).encode())
     tables = all_tables(run)
     text = card(run, settings, caveats(tables, settings))
@@ -137,6 +130,18 @@ def finish(run: Run, settings: Settings) -> None:
     create_table_artifact(retrieval(run).to_pylist(), key="retrieval", description=run.store.url)
     for name, show in SHOWN.items():
         create_table_artifact(show(tables).to_pylist(), key=name, description=run.store.url)
+
+
+def write_funnel(run: Run) -> None:
+    """Gather what the complete stages counted."""
+    steps_so_far = {name: [asdict(step) for step in found.funnel] for name, found in run.manifests().items()}
+    steps_so_far.pop(FUNNEL_STAGE.name, None)
+    run_step(
+        run,
+        Step(
+            FUNNEL_STAGE, {}, lambda _, output: funnel(run, output), lambda: {"the other stages": key_of(steps_so_far)}
+        ),
+    )
 
 
 SHOWN = {
@@ -149,7 +154,13 @@ SHOWN = {
 
 
 def record(run: Run, docs: str, queries: str, settings: Settings) -> None:
-    """Note what the run is made from: `darklode status` and `darklode audit` read it."""
+    """Note what the run is made from: `darklode status` and `darklode audit` read it.
+
+    Raises:
+        ArtifactError: the folder holds triplets mined from a log.
+    """
+    if "logs" in json.loads(run.store.read("inputs.json") or b"{}"):
+        raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`; choose another --out")
     chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write("settings.yaml", chosen.encode())
     run.store.write("inputs.json", json.dumps({"docs": docs, "queries": queries}, indent=1).encode())
@@ -165,6 +176,8 @@ def recorded(run: Run) -> tuple[str, str, Settings]:
     if inputs is None or settings is None:
         raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
     paths = json.loads(inputs)
+    if "queries" not in paths:
+        raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`, and no benchmark")
     return paths["docs"], paths["queries"], resolve(yaml.safe_load(settings))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import interrupt, judge_commands
+from flows import interrupt, judge_commands, mine_commands
 from flows.config import DEFAULT_PRESET, load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -36,6 +36,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(judge_commands.app)
+app.command(epilog="Example: darklode mine --logs data/sample/impressions --docs data/sample --out runs/clicks")(
+    mine_commands.mine
+)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
 SetOption = Annotated[

@@ -1,9 +1,14 @@
 """What a run holds, and what the next build would redo and why."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
+from flows import mine_record
 from flows.build_benchmark import recorded, steps
+from flows.mine_logs import steps as mine_steps
 from flows.reporting import summary
+from flows.steps import Step
 from pipeline.artifacts import Run
 from pipeline.errors import InputError
 
@@ -15,9 +20,8 @@ def outlook(run: Run) -> pa.Table:
 
     A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
     """
-    docs, queries, settings = recorded(run)
     rows = []
-    for step in steps(docs, queries, settings):
+    for step in _steps(run):
         try:
             state = step.plan(run).reason or "stands"
         except InputError as error:
@@ -28,7 +32,15 @@ def outlook(run: Run) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def _steps(run: Run) -> Iterable[Step]:
+    mined = mine_record.recorded(run)
+    if mined is None:
+        return steps(*recorded(run))
+    return mine_steps(run, *mined)
+
+
 def settings_of(run: Run) -> str:
     """The settings in force, as YAML that `--config` takes."""
-    recorded(run)
+    if mine_record.recorded(run) is None:
+        recorded(run)
     return (run.store.read("settings.yaml") or b"").decode()

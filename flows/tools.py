@@ -1,13 +1,14 @@
 """From settings to the real parts behind the ports: retrievers and judges."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Any
 
 from flows.config import nearest
-from pipeline.artifacts import Tables
+from pipeline.artifacts import Tables, key_of
 from pipeline.corpora import TenantChunks
 from pipeline.encoders.registry import fetch
 from pipeline.errors import SettingsError
@@ -22,6 +23,7 @@ from pipeline.judges.prompt import load_prompt
 from pipeline.judges.remembering import Remembered
 from pipeline.judges.threshold import Thresholded
 from pipeline.judges.vote import Vote
+from pipeline.relevance.opened import Ranker
 from pipeline.retrievers.corpus import Corpus
 from pipeline.retrievers.embedded import EMBEDDED
 from pipeline.retrievers.encoded import Encoded
@@ -78,13 +80,32 @@ def retrievers(settings: Settings) -> Mapping[str, Factory]:
     Raises:
         SettingsError: no name, an unknown one, or one twice.
     """
-    names = settings.pool.retrievers
+    return _named(settings.pool.retrievers, "pool.retrievers", settings)
+
+
+def ranker(settings: Settings, through: date | None) -> Ranker:
+    """Who ranks documents for the log's queries: the judge, and the retrievers that `relevance.retrievers` names.
+
+    Args:
+        settings: relevance, judge and what they need.
+        through: the last settled day of the log; the ranker sees the documents of that time until the next one.
+
+    Raises:
+        SettingsError: no name, an unknown one, or one twice.
+    """
+    found = _named(settings.relevance.retrievers, "relevance.retrievers", settings)
+    judge, chunks = judge_identity(settings.judge), settings.chunk.model_dump(mode="json")
+    version = key_of(judge, identities(found), chunks, through and through.isoformat())
+    return Ranker(judge_for(settings), found, version)
+
+
+def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Factory]:
     if not names or len(set(names)) < len(names):
-        raise SettingsError("pool.retrievers must name at least one retriever, and none twice")
-    return {name: _retriever(name, settings) for name in names}
+        raise SettingsError(f"{where} must name at least one retriever, and none twice")
+    return {name: _retriever(name, where, settings) for name in names}
 
 
-def _retriever(name: str, settings: Settings) -> Factory:
+def _retriever(name: str, where: str, settings: Settings) -> Factory:
     if name in settings.encoders:
         return Encoded(name, settings.encoders[name], settings.vectors, settings.cache)
     if name == "bm25":
@@ -92,7 +113,7 @@ def _retriever(name: str, settings: Settings) -> Factory:
     if name in EMBEDDED:
         return Embedded(name)
     known = [*EMBEDDED, *settings.encoders]
-    raise SettingsError(f"pool.retrievers: there is no retriever {name}; {nearest(name, known)}")
+    raise SettingsError(f"{where}: there is no retriever {name}; {nearest(name, known)}")
 
 
 def fetch_models(settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """The dataset card: what the data is, where it came from, and how far it can be trusted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import yaml
 from pipeline import statistics
 from pipeline.agreement import pairwise_kappa, panel_alpha
 from pipeline.artifacts import Run, Tables
+from pipeline.markdown import cell, changed_settings, markdown, software
 from pipeline.views import all_tables
 from schemas.settings import Settings
 
@@ -62,12 +63,12 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     tables = all_tables(run)
     name = settings.card.name or run.store.url.rsplit("/", 1)[-1]
     front = yaml.safe_dump(_front(tables, settings, name), sort_keys=False, allow_unicode=True)
-    sections = [f"---\n{front}---", f"# {_cell(name)}", *_warnings(tables, warnings)]
+    sections = [f"---\n{front}---", f"# {cell(name)}", *_warnings(tables, warnings)]
     for title, table, note in _tables(tables, settings):
         if table.num_rows:
             sections += [f"## {title}", *([note] if note else []), markdown(table)]
-    sections += ["## Settings that differ from the defaults", _settings(settings)]
-    sections += ["## Software", _software(run), "## Licence", f"`{_cell(settings.card.license)}`"]
+    sections += ["## Settings that differ from the defaults", changed_settings(settings)]
+    sections += ["## Software", software(run), "## Licence", f"`{cell(settings.card.license)}`"]
     return "\n\n".join([*sections, "## How to read it", READING]) + "\n"
 
 
@@ -91,7 +92,7 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     judges = statistics.judges(tables)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
     if weak:
-        yield NO_LLM.format(judges=_cell(", ".join(weak)))
+        yield NO_LLM.format(judges=cell(", ".join(weak)))
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
@@ -121,42 +122,3 @@ def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table,
 def _audit(table: pa.Table) -> pa.Table:
     everyone = table["tenant"].fill_null("(all)")
     return table.set_column(0, "tenant", everyone)
-
-
-def markdown(table: pa.Table) -> str:
-    """A small table as Markdown: nulls empty, floats with at most three decimals."""
-    lines = [f"| {' | '.join(table.column_names)} |", "|" + "---|" * table.num_columns]
-    lines += [f"| {' | '.join(_cell(value) for value in row.values())} |" for row in table.to_pylist()]
-    return "\n".join(lines)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, int):
-        return f"{value:,}"
-    text = " ".join(str(value).split())
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
-
-
-def _settings(settings: Settings) -> str:
-    changed = list(_changed(settings.model_dump(mode="json"), Settings().model_dump(mode="json")))
-    return "\n".join(changed) or "None."
-
-
-def _changed(mine: Mapping[str, Any], default: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in mine.items():
-        if isinstance(value, Mapping):
-            yield from _changed(value, default.get(key) or {}, f"{above}{key}.")
-        elif value != default.get(key):
-            yield f"- `{above}{key}`: `{_cell(str(value))}` (default `{_cell(str(default.get(key)))}`)"
-
-
-def _software(run: Run) -> str:
-    found: dict[str, set[str]] = {}
-    for manifest in run.manifests().values():
-        for package, version in manifest.software.items():
-            found.setdefault(package, set()).add(version)
-    return "\n".join(f"- {package} {', '.join(sorted(found[package]))}" for package in sorted(found)) or "None yet."

@@ -5,6 +5,7 @@ DarklodeError
 ├── InputError           a path, file or column that cannot be read at all
 │   └── TooManyRejects   so many bad rows that the mapping must be wrong
 ├── ArtifactError        a run folder that is locked, incomplete or not a run
+├── HeldBack             a night whose numbers differ too much from those before it
 ├── MissingPart          a package, server or key that a setting asks for
 └── ExportError          a run that the format cannot hold
 
@@ -30,6 +31,10 @@ class TooManyRejects(InputError):
 
 class ArtifactError(DarklodeError):
     """A run folder that is locked, incomplete, damaged or not a run."""
+
+
+class HeldBack(DarklodeError):
+    """A night of mining that is not published: its numbers differ more than `mining.max_drift` allows."""
 
 
 class MissingPart(DarklodeError):

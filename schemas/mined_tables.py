@@ -163,6 +163,35 @@ MINED_PAIRS = Table(
     ),
 )
 
+MINED_TEST = Table(
+    "mined_test",
+    ("tenant", "query_id", "doc_id"),
+    "test data from a later period: relevant documents of queries that training never saw (ScalingNote, 4.1.2)",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("query", pa.string(), "the query's text"),
+            field("doc_id", pa.string(), "a relevant document"),
+            field("source", pa.string(), "click_one_hop or relevance_one_hop"),
+            field("date", pa.date32(), "first day on which the log gave it"),
+        ]
+    ),
+)
+
+MINED_TEST_POOL = Table(
+    "mined_test_pool",
+    ("tenant", "doc_id"),
+    "the documents to retrieve from in a test: those that `mined_test` pairs, and others",
+    pa.schema(
+        [
+            TENANT,
+            field("doc_id", pa.string(), "the document"),
+            field("paired", pa.bool_(), "whether `mined_test` pairs it with a query"),
+        ]
+    ),
+)
+
 MINED_TABLES = (
     IMPRESSIONS,
     CLICK_MODEL,
@@ -173,4 +202,6 @@ MINED_TABLES = (
     ASSOCIATIONS,
     RELEVANCE_EVIDENCE,
     MINED_PAIRS,
+    MINED_TEST,
+    MINED_TEST_POOL,
 )

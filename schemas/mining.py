@@ -1,5 +1,6 @@
 """The settings of `mine-logs` alone."""
 
+from datetime import date
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -131,4 +132,7 @@ class MiningSettings(Section):
     keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
     flag_drift: float = Field(0.5, gt=0, description="flag a night whose counts differ so much from the seven before")
     max_drift: float | None = Field(None, gt=0, description="hold a night back that differs more; null: never")
+    test_from: date | None = Field(
+        None, description="day from which on the log is test data and nothing is mined for training; null: never"
+    )
     test_pool: int | None = Field(None, ge=0, description="unpaired documents in the test pool; null: all")

@@ -2,7 +2,7 @@
 
 from pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from pipeline.ingest.files import source_fingerprint
-from pipeline.ingest.logs import INGEST_LOGS, ingest_logs
+from pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
 from pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "ingest_documents",
     "ingest_logs",
     "ingest_queries",
+    "log_sources",
     "source_fingerprint",
 ]

@@ -60,6 +60,20 @@ def ingest_logs(
     output.facts["days"] = {day: reader.days[day] for day in sorted(reader.days)}
 
 
+def log_sources(
+    path: str, settings: LogSettings, dates: Collection[date] | None, known: Mapping[str, Any]
+) -> dict[str, str | None]:
+    """What `ingest_logs` would read, without reading it: the basis of each partition, by name.
+
+    Raises:
+        InputError: there is nothing to read, or a day has no partition.
+    """
+    files = without_markers(listing(path))
+    late_days = settings.late_days if is_ubi(files, settings.format) else 0
+    plans = planned(partitions_of(files, settings.format), dates, known, late_days)
+    return {plan.name: plan.recorded if plan.stays else plan.basis for plan in plans}
+
+
 def _others(files: list[File], partitions: Mapping[str, Partition]) -> list[File]:
     inside = {file.name for partition in partitions.values() for file in partition.all}
     return [file for file in files if file.name not in inside]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.artifacts import Output, Stage, Tables
+from pipeline.artifacts import Output, Stage, Tables, digest
 from pipeline.mining.days import by_day, digests, until
 from pipeline.mining.people import people
 from schemas.mining import ClickSettings, LogSettings
@@ -80,6 +80,8 @@ def click_model(
         if click.model == "pbm":
             shares = _looked_at(connection, shares)
     output.write("click_model", shares.cast(TABLES["click_model"].schema))
+    version = digest(output.parts["click_model"])
+    output.facts |= {"version": f"{click.model}:{version}", "through": through and through.isoformat()}
 
 
 def _looked_at(connection: duckdb.DuckDBPyConnection, shares: pa.Table) -> pa.Table:

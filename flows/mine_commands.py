@@ -1,0 +1,89 @@
+"""darklode mine: triplets from a search log."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.config import DEFAULT_PRESET, load_settings
+from flows.console import console, printable, reporter, show
+from flows.reporting import reporting
+from flows.server import prefect_server
+from pipeline.artifacts import Run
+from pipeline.errors import SettingsError
+from pipeline.mining import statistics
+from pipeline.mining.caveats import caveats
+from pipeline.views import all_tables
+from schemas.settings import Settings
+
+NIGHTS = 8
+PLACES = {
+    "README.md": "dataset card",
+    "tables/triplets/": "triplets (Parquet)",
+    "views.sql": "views for DuckDB",
+    "settings.yaml": "settings in force",
+}
+
+ISO = ["%Y-%m-%d"]
+
+
+def mine(  # noqa: PLR0913 (each is an option)
+    *,
+    logs: Annotated[str, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")],
+    docs: Annotated[str, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet.")],
+    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")],
+    date: Annotated[
+        datetime | None,
+        typer.Option("--date", formats=ISO, metavar="DAY", help="Read this day only; days read before stay."),
+    ] = None,
+    first: Annotated[
+        datetime | None, typer.Option("--from", formats=ISO, metavar="DAY", help="Read the days from this one …")
+    ] = None,
+    last: Annotated[datetime | None, typer.Option("--to", formats=ISO, metavar="DAY", help="… to this one.")] = None,
+    test_from: Annotated[
+        datetime | None,
+        typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
+    preset: Annotated[str, typer.Option(help="Where the settings start from.")] = DEFAULT_PRESET,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings; overrides the preset.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
+    ] = None,
+) -> None:
+    """Mine a search log into triplets; a second call reads only what is new."""
+    if date and (first or last):
+        raise SettingsError("--date is one day, --from and --to are a range: give one or the other")
+    extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
+    settings = load_settings(preset, config, [*(assignments or []), *extra])
+    begin, end = date or first, date or last
+    with prefect_server() as ready, reporting(reporter()):
+        from flows.mine_logs import mine_logs  # noqa: PLC0415 (imports while the server starts)
+
+        ready()
+        mine_logs(
+            logs,
+            docs,
+            out,
+            first=begin and begin.date(),
+            last=end and end.date(),
+            refresh=refresh,
+            preset=preset,
+            settings=settings.model_dump(mode="json"),
+        )
+    _summarise(Run(out), settings)
+
+
+def _summarise(run: Run, settings: Settings) -> None:
+    tables = all_tables(run)
+    console.print()
+    show(statistics.by_source(tables), "Triplets")
+    nights = statistics.nights(tables)
+    show(nights.slice(max(0, nights.num_rows - NIGHTS)), "The last days of the log")
+    show(statistics.graph(tables, settings.associate.max_per_query), "Associations")
+    for sentence in caveats(tables):
+        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    for name, what in PLACES.items():
+        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
