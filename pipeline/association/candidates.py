@@ -1,9 +1,9 @@
 """Who may borrow and who may lend, by key: two queries with the same key are associated (ScalingNote, Algorithm 1).
 
-A click key is a pair of terms, or one term twice: a query borrows by its Top2, and lends by every pair of the terms that
-score above th_click in it. A relevance key is a set of up to 4 terms. If each query's Top4 lies in the other's terms
-above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such queries share the
-key. `wide` finds the others.
+A click key is a pair of terms, or one term twice: a query borrows by its Top2, and lends by every pair of the terms
+that score above th_click in it. A relevance key is a set of up to 4 terms. If each query's Top4 lies in the other's
+terms above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such queries
+share the key. `wide` finds the others.
 
 Importances are float32, and thresholds are compared as float32: an importance of 0.3 is not above a threshold of 0.3.
 """

@@ -15,7 +15,8 @@ _LENDERS = """
     CREATE TABLE {kind}_kept AS
     WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $most),
     drawn AS (
-        SELECT key, q, date, floor, md5_number_lower(query_id) AS draw FROM {lenders} JOIN numbered_queries USING (q, date)
+        SELECT key, q, date, floor, md5_number_lower(query_id) AS draw
+        FROM {lenders} JOIN numbered_queries USING (q, date)
         WHERE key IN (SELECT key FROM crowded)
     ), ordered AS (
         SELECT key, q, date, floor,

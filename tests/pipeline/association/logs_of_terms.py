@@ -1,4 +1,4 @@
-"""Small made-up logs: tenants' queries with the day on which each was first searched and the importance of its terms."""
+"""Small made-up logs: tenants' queries, the day of each and the importance of its terms."""
 
 import random
 from collections.abc import Mapping
