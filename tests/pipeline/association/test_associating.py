@@ -17,6 +17,8 @@ from pipeline.association.associating import Associations
 from schemas.mining import AssociateSettings
 
 RANDOM = st.integers(0, 10**6).map(lambda seed: random_log(seed, tenants=30))
+ONE = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5}
+OTHER = {"b": 0.9, "c": 0.8, "d": 0.7, "e": 0.6, "a": 0.4}
 THRESHOLDS = st.sampled_from([0.0, 0.3, 0.30000001192092896, 0.5, 0.9])
 
 
@@ -57,7 +59,7 @@ def test_thousands_of_random_logs_give_those_of_algorithm_1(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(log=LOGS, th_click=THRESHOLDS, th_rel=THRESHOLDS)
 @example(log_of({"a": 1, "b": 0.5}, {"a": 0.5, "b": 1}), 0.5, 0.5)
-@example(log_of(dict(a=0.9, b=0.8, c=0.7, d=0.6, e=0.5), dict(b=0.9, c=0.8, d=0.7, e=0.6, a=0.5)), 0.5, 0.3)
+@example(log_of(ONE, OTHER), 0.5, 0.3)
 def test_they_are_those_of_algorithm_1(log: Log, th_click: float, th_rel: float) -> None:
     assert keyed(found(log, th_click=th_click, th_rel=th_rel, max_lenders=0)) == oracle(log, th_click, th_rel)
 
@@ -94,8 +96,7 @@ def test_one_term_is_enough_to_borrow() -> None:
 
 def test_five_strong_terms_meet_in_another_order() -> None:
     """Neither Top4 is the other's: the only case that no key of terms finds."""
-    one, other = dict(a=0.9, b=0.8, c=0.7, d=0.6, e=0.5), dict(b=0.9, c=0.8, d=0.7, e=0.6, a=0.4)
-    rows = [row for row in found(log_of(one, other)) if row["kind"] == "relevance"]
+    rows = [row for row in found(log_of(ONE, OTHER)) if row["kind"] == "relevance"]
     assert [row["terms"] for row in rows] == [list("abcd"), list("bcde")]
     assert [round(row["score"], 6) for row in rows] == [0.4, 0.4]
 
