@@ -115,7 +115,11 @@ ASSOCIATIONS = Table(
             field("associated_query_id", pa.string(), "the query whose evidence is lent"),
             field("kind", pa.string(), "click (directed) or relevance (mutual)"),
             field("terms", STRINGS, "the terms that matched, the most important first"),
-            field("score", pa.float32(), "least importance that the lender gives to a matched term"),
+            field(
+                "score",
+                pa.float32(),
+                "least importance that the lender gives to a matched term; relevance: the less of the two directions",
+            ),
             field("date", pa.date32(), "day on which the later of the two was first searched"),
         ]
     ),

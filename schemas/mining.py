@@ -115,6 +115,9 @@ class AssociateSettings(Section):
 
     th_click: Share = Field(0.5, description="the 2 best terms of a query all score above it in the lender")
     th_rel: Share = Field(0.3, description="the 4 best terms of each query all score above it in the other")
+    max_lenders: int = Field(
+        100, ge=0, description="most queries that lend by the same terms, those searched first; 0: no bound"
+    )
     max_per_query: int = Field(20, ge=0, description="most lenders of a query and kind, best match first; 0: no cap")
 
 

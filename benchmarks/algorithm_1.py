@@ -1,0 +1,47 @@
+"""Algorithm 1 of ScalingNote as the paper prints it, pair by pair: what the joins are tested against and compared with.
+
+`Planner(q)` is a dictionary of float32 importances by term. Where the paper is silent: equal scores go by term, queries
+with fewer terms use those they have, none associates with nothing, and thresholds are float32 as importances are.
+"""
+
+from collections.abc import Mapping
+from itertools import permutations
+
+import numpy as np
+
+Scores = Mapping[str, np.float32]
+Found = dict[tuple[str, str, str], tuple[tuple[str, ...], np.float32]]
+
+
+def top(count: int, scores: Scores) -> list[str]:
+    """Top2 and Top4: the best terms, best first."""
+    return sorted(scores, key=lambda term: (-scores[term], term.encode()))[:count]
+
+
+def all_above(terms: list[str], scores: Scores, threshold: float) -> bool:
+    """Whether there are terms, and `scores` has each above the threshold."""
+    return bool(terms) and all(term in scores and scores[term] > np.float32(threshold) for term in terms)
+
+
+def match(scores_1: Scores, scores_2: Scores, th_click: float, th_rel: float) -> tuple[bool, bool, bool]:
+    """ClickA(q1←q2), ClickA(q2←q1) and RelA(q1, q2)."""
+    click_1 = all_above(top(2, scores_1), scores_2, th_click)
+    click_2 = all_above(top(2, scores_2), scores_1, th_click)
+    top_1, top_2 = top(4, scores_1), top(4, scores_2)
+    relevance = all_above(top_1, scores_2, th_rel) and all_above(top_2, scores_1, th_rel)
+    return click_1, click_2, relevance
+
+
+def associations(planned: Mapping[str, Scores], th_click: float, th_rel: float) -> Found:
+    """One tenant's (query, lender, kind) → matched terms and score, by a loop over all pairs."""
+    found: Found = {}
+    for (one, mine), (other, theirs) in permutations(planned.items(), 2):
+        click, _, relevance = match(mine, theirs, th_click, th_rel)
+        if click:
+            terms = top(2, mine)
+            found[one, other, "click"] = tuple(terms), min(theirs[term] for term in terms)
+        if relevance:
+            terms = top(4, mine)
+            both = [theirs[term] for term in terms] + [mine[term] for term in top(4, theirs)]
+            found[one, other, "relevance"] = tuple(terms), min(both)
+    return found
