@@ -1,11 +1,14 @@
 """A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
 
 import re
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 
-from pipeline.artifacts import Run, Tables
+from pipeline.artifacts import Part, Run, Tables
+from pipeline.artifacts.stage import hive_keys, partition_of
+from pipeline.artifacts.tables import hive_option
 from pipeline.errors import InputError
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -56,14 +59,16 @@ def views_sql(run: Run) -> str:
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(folder)};\n")
     for name, table in TABLES.items():
-        pattern = literal(f"/tables/{name}/**/*.parquet")
-        rows = (
-            f"SELECT * FROM read_parquet(run_folder() || {pattern}, hive_partitioning = false)"
-            if parts.get(name)
-            else _no_rows(table)
-        )
+        rows = _rows(table, parts[name]) if parts.get(name) else _no_rows(table)
         lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")
     return "\n".join(lines) + "\n"
+
+
+def _rows(table: Table, parts: Sequence[Part]) -> str:
+    columns = ", ".join(f'"{name}"' for name in table.schema.names)
+    option = hive_option(table.name, hive_keys(partition_of(parts[0].file)))
+    pattern = literal(f"/tables/{table.name}/**/*.parquet")
+    return f"SELECT {columns} FROM read_parquet(run_folder() || {pattern}, {option})"
 
 
 def _no_rows(table: Table) -> str:

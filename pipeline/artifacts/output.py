@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts.stage import FunnelStep, Manifest, Part, Plan, key_of, part_file, partition_of
+from pipeline.artifacts.stage import FunnelStep, Manifest, Part, Plan, hive_keys, key_of, part_file, partition_of
 from pipeline.artifacts.store import Store
 from pipeline.artifacts.tables import Tables
 from schemas.table import SCHEMA_VERSION
@@ -62,7 +62,8 @@ class Output:
         Args:
             table: one that the stage declares.
             rows: in the table's schema.
-            partition: a folder of the table to write to, such as `date=2026-03-01`; its parts have their own numbers.
+            partition: a folder of the table to write to, such as `2026-03-01`; its parts have their own numbers. A
+                folder such as `date=2026-03-01` stands for the column, which its files then leave out.
 
         Raises:
             ValueError: the stage does not declare the table, or the rows do not have its schema.
@@ -72,7 +73,7 @@ class Output:
         if not rows.schema.equals(TABLES[table].schema):
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
         if rows.num_rows:
-            self._add(table, encode(rows), rows.num_rows, partition)
+            self._add(table, encode(rows.drop_columns(hive_keys(partition))), rows.num_rows, partition)
 
     def earlier(self, *tables: str) -> Tables | None:
         """What the stage's last complete run wrote, whatever it ran on; None where that is gone or damaged."""

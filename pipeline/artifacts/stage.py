@@ -110,7 +110,7 @@ def key_of(*basis: object) -> str:
 
 
 def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:
-    """Where a part lies: another content has another name. `partition` is a folder such as `date=2026-03-01`."""
+    """Where a part lies: another content has another name. `partition` is a folder such as `2026-03-01`."""
     folder = f"tables/{table}/{partition}" if partition else f"tables/{table}"
     return f"{folder}/{stage}-{number:05d}-{sha256[:8]}.parquet"
 
@@ -118,6 +118,11 @@ def part_file(table: str, stage: str, number: int, sha256: str, partition: str =
 def partition_of(file: str) -> str:
     """The partition that a part's file lies in; empty where its table has none."""
     return "/".join(file.split("/")[2:-1])
+
+
+def hive_keys(partition: str) -> list[str]:
+    """The columns whose values the names of a partition's folders give, Hive's way: its files leave them out."""
+    return [folder.partition("=")[0] for folder in partition.split("/") if "=" in folder]
 
 
 def parts_of(stage: str) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from pipeline.artifacts.stage import Part
+from pipeline.artifacts.stage import Part, hive_keys, partition_of
 from pipeline.artifacts.store import Store
 from schemas.tables import TABLES
 
@@ -38,7 +38,7 @@ class Tables:
 
     def part(self, part: Part) -> pa.Table:
         """One part's rows."""
-        return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem)
+        return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem, partitioning=None)
 
     def footer(self, part: Part) -> pq.FileMetaData:
         """One part's Parquet footer."""
@@ -50,7 +50,14 @@ class Tables:
         schema = TABLES[table].schema
         if not files:
             return pads.dataset(TABLES[table].empty())
-        return pads.dataset(files, schema=schema, format="parquet", filesystem=self._store.filesystem)
+        keys = self._hive_keys(table)
+        folders = pads.partitioning(pa.schema([schema.field(key) for key in keys]), flavor="hive") if keys else None
+        filesystem = self._store.filesystem
+        return pads.dataset(files, schema=schema, format="parquet", filesystem=filesystem, partitioning=folders)
+
+    def _hive_keys(self, table: str) -> list[str]:
+        first = self._parts[table][:1]
+        return [key for part in first for key in hive_keys(partition_of(part.file))]
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table, in the order it was written."""
@@ -108,9 +115,18 @@ class Tables:
             connection.register(name, self.dataset(table))
         else:
             names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            # A folder named `tenant=x` is no partition: it must not stand in for the column.
-            rows = f"read_parquet([{names}], hive_partitioning = false)"
-            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT * FROM {rows}')
+            columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
+            rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
+            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+
+
+def hive_option(table: str, keys: Sequence[str]) -> str:
+    """How `read_parquet` is to take folders for columns; a run's own folder named `tenant=x` must not be one."""
+    if not keys:
+        return "hive_partitioning = false"
+    types = {pa.string(): "VARCHAR", pa.date32(): "DATE"}
+    kinds = ", ".join(f"'{key}': {types[TABLES[table].schema.field(key).type]}" for key in keys)
+    return f"hive_partitioning = true, hive_types = {{{kinds}}}"
 
 
 def pieces(

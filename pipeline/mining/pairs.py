@@ -79,7 +79,7 @@ def _write(connection: duckdb.DuckDBPyConnection, output: Output, known: Days) -
     for day in sorted({*known, *changed}):
         if day in changed:
             for rows in pieces(connection, PAIRS_OF_A_DAY, {"day": day}, ROWS):
-                output.write("mined_pairs", rows.cast(TABLES["mined_pairs"].schema), f"date={day}")
+                output.write("mined_pairs", rows.cast(TABLES["mined_pairs"].schema), day)
         else:
             for part in known[day]:
                 output.keep("mined_pairs", part)
