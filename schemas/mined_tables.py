@@ -167,6 +167,28 @@ MINED_PAIRS = Table(
     ),
 )
 
+MINED_VERDICTS = Table(
+    "mined_verdicts",
+    ("tenant", "query_id", "positive_id"),
+    "what the judge said of the mined pairs that were drawn for it: see mining.verify_share",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("positive_id", pa.string(), "doc_id"),
+            field("source", pa.string(), "that of the mined pair"),
+            field(
+                "relevant",
+                pa.bool_(),
+                "whether the judge finds a chunk of the document relevant; null where replies could not be read",
+                null=True,
+            ),
+            field("probability", pa.float32(), "that of the document's best chunk, 0 to 1", null=True),
+            field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+        ]
+    ),
+)
+
 MINED_TEST = Table(
     "mined_test",
     ("tenant", "query_id", "doc_id"),
@@ -206,6 +228,7 @@ MINED_TABLES = (
     ASSOCIATIONS,
     RELEVANCE_EVIDENCE,
     MINED_PAIRS,
+    MINED_VERDICTS,
     MINED_TEST,
     MINED_TEST_POOL,
 )

@@ -76,4 +76,4 @@ class ChunkTexts:
         for number in np.unique(batch):
             local = rows[order][batch == number] - self._starts[number]
             pieces.append(self._file.get_batch(int(number)).take(pa.array(local)))
-        return pa.Table.from_batches(pieces).take(pa.array(np.argsort(order, kind="stable")))
+        return pa.Table.from_batches(pieces, self._file.schema).take(pa.array(np.argsort(order, kind="stable")))
