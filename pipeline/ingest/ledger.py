@@ -63,7 +63,7 @@ class Ledger:
         self._path = path
         self._total = sum(file.size for file in files)
         self._finished = 0
-        self._tally = Tally(self.kind.foreign)
+        self._tally = Tally()
         self._rows: list[tuple[str | int | None, ...]] = []
         self._tables: list[pa.Table] = []
         self._masking = masking
@@ -96,25 +96,25 @@ class Ledger:
         finally:
             self._heard = True
 
-    def reject(self, reason: str, file: str, line: int | None, payload: str | None) -> None:
+    def reject(self, reason: str, file: str, line: int | None, payload: str | None, *, aside: bool = False) -> None:
         """Turn away one row that could not be read; its payload is cut to 500 characters."""
         if self._heard:
-            self._tally.drop(reason, _place(file, line))
+            self._tally.drop(reason, _place(file, line), aside=aside)
             self._rows.append((reason, None, None, file, line, None, payload and payload[:LONGEST]))
             self._flush(FLUSH_ROWS)
 
     def foreign(self, file: File) -> None:
         """Turn away a file of another kind; it counts as a row, but not as an unreadable one."""
         self.saw(1)
-        self.reject(self.kind.foreign, file.name, None, None)
+        self.reject(self.kind.foreign, file.name, None, None, aside=True)
 
-    def drop(self, reason: str, block: Block) -> None:
-        """Turn away rows that were read but cannot be used."""
+    def drop(self, reason: str, block: Block, *, aside: bool = False) -> None:
+        """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""
         if not (self._heard and len(block)):
             return
         self._gather()
         line = block.lines[0].as_py()
-        self._tally.drop(reason, _place(block.files[0].as_py(), line), len(block))
+        self._tally.drop(reason, _place(block.files[0].as_py(), line), len(block), aside=aside)
         names = block.columns.get(self.kind.key, block.nulls())
         columns = {
             "reason": pa.repeat(reason, len(block)),
@@ -151,7 +151,7 @@ class Ledger:
     def tally(self) -> Tally:
         """Write the last rejects; return the counts since the last call, and begin anew."""
         self._flush(1)
-        tally, self._tally = self._tally, Tally(self.kind.foreign)
+        tally, self._tally = self._tally, Tally()
         return tally
 
     def close(self, share: float) -> None:
@@ -168,3 +168,13 @@ class Ledger:
 
 def _place(file: str, line: int | None) -> str:
     return file if line is None else f"{file}:{line}"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Keeps rows of another kind in a ledger: they do not count as unreadable."""
+
+    ledger: Ledger
+
+    def drop(self, reason: str, block: Block) -> None:
+        self.ledger.drop(reason, block, aside=True)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pipeline.ingest.block import Block, Mask, blank, emptied, joined, mask, weed
 from pipeline.ingest.columns import event_columns, search_columns
 from pipeline.ingest.files import File
-from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.ledger import Aside, Ledger
 from pipeline.ingest.log_rows import Rules, usable
 from pipeline.ingest.log_values import without_personal_data
 from pipeline.ingest.staging import Staging
@@ -83,7 +83,10 @@ def _impressions(block: Block, texts: "_Texts", others: "_Others", rules: Rules,
     actions = pc.utf8_lower(emptied(block.columns["action"]))
     shown, clicked = mask(pc.is_in(actions, SHOWN)), mask(pc.equal(actions, CLICK))
     wanted = shown | clicked
-    rest = weed(block, others.faults(actions, ~wanted), ledger)
+    missing = mask(actions.is_null())
+    weed(block, [("missing action", missing)], ledger)
+    weed(block, others.faults(actions, ~wanted & ~missing), Aside(ledger))
+    rest = block.filter(wanted)
     clicks = pc.if_else(pa.array(clicked[wanted]), "true", "false")
     doc_ids = rest.columns.get("doc_id", rest.nulls())
     given = Block(rest.files, rest.columns | {"clicked": clicks, "doc_id": doc_ids}, rest.lines)
@@ -105,8 +108,7 @@ class _Others:
                 self._named[action] = f"action {name} is neither impression nor click"
         codes = pc.index_in(actions, pa.array(self._named, pa.string()))
         named = [(reason, mask(pc.equal(codes, at))) for at, reason in enumerate(self._named.values())]
-        missing = ("missing action", mask(actions.is_null()))
-        return [*named, missing, ("action is neither impression nor click", bad)]
+        return [*named, ("action is neither impression nor click", bad)]
 
 
 def _unseen_lists(block: Block, staging: Staging, least: int) -> Iterator[Block]:

@@ -39,7 +39,7 @@ def test_times_without_a_zone_are_local(tmp_path: Path, text: str, beside: str, 
 
 
 def test_naive_times_of_parquet_are_local(tmp_path: Path) -> None:
-    times = [datetime(2026, 7, 1, 0, 30), datetime(2026, 3, 29, 2, 30)]  # noqa: DTZ001
+    times = [datetime(2026, 7, 1, 0, 30), datetime(2026, 3, 29, 2, 30)]
     table = pa.table({"timestamp": times, "query": ["a"] * 2, "doc_id": ["d"] * 2, "clicked": [True] * 2})
     pq.write_table(table, tmp_path / "log.parquet")
     got = logs_of(tmp_path / "log.parquet", tmp_path / "run", time_zone="Europe/Berlin")
