@@ -138,7 +138,7 @@ def _text(value: object, role: str, columns: Columns) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if columns.events and role == "hits" and isinstance(value, list):
-        return "\n".join(str(one) for one in value)
+        return "\n".join("" if one is None else str(one) for one in value)
     if columns.events and role == "clicked" and isinstance(value, bool):
         return str(value)
     if role == columns.text or isinstance(value, bool) or not isinstance(value, int | float):

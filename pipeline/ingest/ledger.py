@@ -1,21 +1,28 @@
 """The rows that are turned away, and the count of those that came in: none vanishes."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.artifacts import Output
 from pipeline.ingest.block import Block
 from pipeline.ingest.files import File
+from pipeline.ingest.payload import json_of
 from pipeline.ingest.tally import Tally
+from schemas.tables import REJECTS
 
 PAYLOAD = 500
 LONGEST = 4 * PAYLOAD
 FLUSH_ROWS = 8192
+WAITING = pa.schema(
+    [
+        REJECTS.schema.field(name).remove_metadata()
+        for name in ("reason", "tenant", "id", "file", "line", "represented_by", "payload")
+    ]
+)
 Masking = Callable[[pa.Array], pa.Array]
 
 
@@ -56,8 +63,9 @@ class Ledger:
         self._path = path
         self._total = sum(file.size for file in files)
         self._finished = 0
-        self._tally = Tally(self.kind.foreign)
-        self._waiting: list[tuple[Any, ...]] = []
+        self._tally = Tally()
+        self._rows: list[tuple[str | int | None, ...]] = []
+        self._tables: list[pa.Table] = []
         self._masking = masking
         self._heard = True
 
@@ -88,49 +96,62 @@ class Ledger:
         finally:
             self._heard = True
 
-    def reject(self, reason: str, file: str, line: int | None, payload: str | None) -> None:
+    def reject(self, reason: str, file: str, line: int | None, payload: str | None, *, aside: bool = False) -> None:
         """Turn away one row that could not be read; its payload is cut to 500 characters."""
-        self._add(reason, (None, None, file, line, None, payload and payload[:LONGEST]))
+        if self._heard:
+            self._tally.drop(reason, _place(file, line), aside=aside)
+            self._rows.append((reason, None, None, file, line, None, payload and payload[:LONGEST]))
+            self._flush(FLUSH_ROWS)
 
     def foreign(self, file: File) -> None:
         """Turn away a file of another kind; it counts as a row, but not as an unreadable one."""
         self.saw(1)
-        self.reject(self.kind.foreign, file.name, None, None)
+        self.reject(self.kind.foreign, file.name, None, None, aside=True)
 
-    def drop(self, reason: str, block: Block) -> None:
-        """Turn away rows that were read but cannot be used."""
-        rows = {role: values.cast(pa.string()).to_pylist() for role, values in block.columns.items()}
-        places = zip(block.files.to_pylist(), block.lines.to_pylist(), strict=True)
-        for at, (file, line) in enumerate(places):
-            row = {role: values[at] for role, values in rows.items()}
-            cut = {role: value[:LONGEST] for role, value in row.items() if value is not None}
-            name = row.get(self.kind.key)
-            kept = name if reason == "duplicate id" else None
-            payload = json.dumps(cut, ensure_ascii=False)
-            self._add(reason, (row.get("tenant"), name, file, line, kept, payload))
-
-    def _add(self, reason: str, row: tuple[Any, ...]) -> None:
-        if not self._heard:
+    def drop(self, reason: str, block: Block, *, aside: bool = False) -> None:
+        """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""
+        if not (self._heard and len(block)):
             return
-        self._tally.drop(reason, f"{row[2]}" if row[3] is None else f"{row[2]}:{row[3]}")
-        self._waiting.append((reason, *row))
-        if len(self._waiting) >= FLUSH_ROWS:
-            self._flush()
+        self._gather()
+        line = block.lines[0].as_py()
+        self._tally.drop(reason, _place(block.files[0].as_py(), line), len(block), aside=aside)
+        names = block.columns.get(self.kind.key, block.nulls())
+        columns = {
+            "reason": pa.repeat(reason, len(block)),
+            "tenant": block.columns.get("tenant", block.nulls()),
+            "id": names,
+            "file": block.files,
+            "line": block.lines,
+            "represented_by": names if reason == "duplicate id" else block.nulls(),
+            "payload": json_of(block.columns, LONGEST),
+        }
+        self._tables.append(pa.table(columns, schema=WAITING))
+        self._flush(FLUSH_ROWS)
 
-    def _flush(self) -> None:
-        if self._waiting:
-            names = ("reason", "tenant", "id", "file", "line", "represented_by", "payload")
-            columns: dict[str, Any] = dict(zip(names, map(list, zip(*self._waiting, strict=True)), strict=True))
-            payloads = pa.array(columns["payload"], pa.string())
-            masked = self._masking(payloads) if self._masking else payloads
-            columns["payload"] = pa.array([text and text[:PAYLOAD] for text in masked.to_pylist()], pa.string())
-            self._output.reject(f"ingest.{self.name}", self.kind.table, columns)
-            self._waiting = []
+    def _gather(self) -> None:
+        """Make a table of the single rows that wait."""
+        if self._rows:
+            columns = [list(column) for column in zip(*self._rows, strict=True)]
+            self._tables.append(pa.table(columns, schema=WAITING))
+            self._rows = []
+
+    def _flush(self, least: int) -> None:
+        """Write what waits, if that is at least so many rows."""
+        if len(self._rows) + sum(table.num_rows for table in self._tables) < least:
+            return
+        self._gather()
+        waiting = pa.concat_tables(self._tables).combine_chunks()
+        columns = {name: waiting[name] for name in waiting.schema.names}
+        payloads = columns["payload"].combine_chunks()
+        masked = self._masking(payloads) if self._masking else payloads
+        columns["payload"] = pc.utf8_slice_codeunits(masked, 0, PAYLOAD)
+        self._output.reject(f"ingest.{self.name}", self.kind.table, columns)
+        self._tables = []
 
     def tally(self) -> Tally:
         """Write the last rejects; return the counts since the last call, and begin anew."""
-        self._flush()
-        tally, self._tally = self._tally, Tally(self.kind.foreign)
+        self._flush(1)
+        tally, self._tally = self._tally, Tally()
         return tally
 
     def close(self, share: float) -> None:
@@ -143,3 +164,17 @@ class Ledger:
         tally = self.tally()
         tally.check(self._path, self.name, self.kind.columns, share)
         self._output.count(tally.step(self.name))
+
+
+def _place(file: str, line: int | None) -> str:
+    return file if line is None else f"{file}:{line}"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Keeps rows of another kind in a ledger: they do not count as unreadable."""
+
+    ledger: Ledger
+
+    def drop(self, reason: str, block: Block) -> None:
+        self.ledger.drop(reason, block, aside=True)

@@ -41,7 +41,7 @@ class LogReader:
     def read(self, plans: list[Planned], others: list[File]) -> tuple[Tally, Tally]:
         """Read the partitions that are new and take those that stay; return the counts of all, and of the new."""
         self.ledger.expect(file for plan in plans if plan.source and not plan.stays for file in plan.source.all)
-        everything, fresh = Tally(self.ledger.kind.foreign), Tally(self.ledger.kind.foreign)
+        everything, fresh = Tally(), Tally()
         for plan in plans:
             basis = self._basis(plan)
             with self._output.unit(plan.name, basis) as unit:

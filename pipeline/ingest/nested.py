@@ -85,7 +85,11 @@ def column_at(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
 
 
 def joined_lists(values: pa.Array) -> pa.Array:
-    """Lists of ids as texts, one id a line; any other column as it is."""
+    """Lists of ids as texts, one id a line and an empty line for a missing one; any other column as it is."""
     if not pa.types.is_list(values.type):
         return values
-    return pc.binary_join(values.cast(pa.list_(pa.string())), "\n")
+    texts = values.cast(pa.list_(pa.string()))
+    if not texts.flatten().null_count:
+        return pc.binary_join(texts, "\n")
+    lists = [some and "\n".join(one or "" for one in some) for some in texts.to_pylist()]
+    return pa.array(lists, pa.string())

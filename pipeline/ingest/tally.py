@@ -13,16 +13,16 @@ class Tally:
     """Counts of some rows.
 
     Attributes:
-        foreign: the reason for files of another kind, which count as rows but not as unreadable ones.
         rows: all that came in.
         reasons: how many were turned away, by reason.
         examples: a place (file, or file:line) for each reason.
+        aside: the reasons that tell of another kind of row, not of one that could not be read.
     """
 
-    foreign: str
     rows: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    aside: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "Tally":
@@ -33,16 +33,19 @@ class Tally:
         """The tally as plain values."""
         return asdict(self) | {"reasons": dict(sorted(self.reasons.items()))}
 
-    def drop(self, reason: str, example: str, rows: int = 1) -> None:
-        """Count rows that are turned away."""
+    def drop(self, reason: str, example: str, rows: int = 1, *, aside: bool = False) -> None:
+        """Count rows that are turned away; `aside`: since they are of another kind."""
         self.reasons[reason] += rows
         self.examples.setdefault(reason, example)
+        if aside and reason not in self.aside:
+            self.aside.append(reason)
 
     def add(self, other: "Tally") -> None:
         """Count another's rows, too."""
         self.rows += other.rows
         self.reasons += other.reasons
         self.examples = other.examples | self.examples
+        self.aside += [reason for reason in other.aside if reason not in self.aside]
 
     @property
     def kept(self) -> int:
@@ -50,8 +53,8 @@ class Tally:
 
     @property
     def own(self) -> int:
-        """The rows that came in, without the files of another kind."""
-        return self.rows - self.reasons[self.foreign]
+        """The rows that came in, without those of another kind."""
+        return self.rows - sum(self.reasons[reason] for reason in self.aside)
 
     def step(self, kind: str) -> FunnelStep:
         """The funnel's step."""
@@ -77,7 +80,7 @@ class Tally:
             raise TooManyRejects(self._complaint(path, columns, share))
 
     def _complaint(self, path: str, columns: str, share: float) -> str:
-        worst = [item for item in self.reasons.most_common(4) if item[0] != self.foreign][:3]
+        worst = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
         reasons = "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in worst)
         bound = f", more than {share:.0%}" if self.kept else ""
         return (

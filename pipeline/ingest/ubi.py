@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from pipeline.ingest.block import Block, Mask, blank, emptied, joined, mask, weed
 from pipeline.ingest.columns import event_columns, search_columns
 from pipeline.ingest.files import File
-from pipeline.ingest.ledger import Ledger
+from pipeline.ingest.ledger import Aside, Ledger
 from pipeline.ingest.log_rows import Rules, usable
 from pipeline.ingest.log_values import without_personal_data
 from pipeline.ingest.staging import Staging
 from pipeline.ingest.tabular import read_tabular
 
 SHOWN, CLICK = pa.array(["impression", "view"]), "click"
-NAME_CHARACTERS = 40
+NAME_CHARACTERS, MOST_NAMES = 40, 100
 SEARCHES = 4096
 SEPARATOR = "\x1f"
 
@@ -42,11 +42,11 @@ def read_ubi(files: UbiFiles, rules: Rules, ledger: Ledger, staging: Staging) ->
     own = list(_searches(files.searches, rules, ledger))
     with ledger.deaf():
         earlier = list(_searches(files.earlier, rules, ledger))
-    texts = _Texts([*own, *earlier])
+    texts, others = _Texts([*own, *earlier]), _Others()
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, ledger, rules.ingest.max_row_bytes):
-            staging.add(usable(_impressions(block, texts, rules, ledger), rules, ledger))
+            staging.add(usable(_impressions(block, texts, others, rules, ledger), rules, ledger))
     least = 1 - rules.shift(zero=staging.zero)
     for block in own:
         for hits in _unseen_lists(block, staging, least):
@@ -78,12 +78,15 @@ def _of_session(block: Block) -> Block:
     return Block(block.files, block.columns | {"session_id": pc.coalesce(own, client)}, block.lines)
 
 
-def _impressions(block: Block, texts: "_Texts", rules: Rules, ledger: Ledger) -> Block:
+def _impressions(block: Block, texts: "_Texts", others: "_Others", rules: Rules, ledger: Ledger) -> Block:
     """The impressions and clicks among events, with the texts of their queries."""
     actions = pc.utf8_lower(emptied(block.columns["action"]))
     shown, clicked = mask(pc.is_in(actions, SHOWN)), mask(pc.equal(actions, CLICK))
     wanted = shown | clicked
-    rest = weed(block, _other_actions(block.columns["action"], ~wanted), ledger)
+    missing = mask(actions.is_null())
+    weed(block, [("missing action", missing)], ledger)
+    weed(block, others.faults(actions, ~wanted & ~missing), Aside(ledger))
+    rest = block.filter(wanted)
     clicks = pc.if_else(pa.array(clicked[wanted]), "true", "false")
     doc_ids = rest.columns.get("doc_id", rest.nulls())
     given = Block(rest.files, rest.columns | {"clicked": clicks, "doc_id": doc_ids}, rest.lines)
@@ -91,14 +94,21 @@ def _impressions(block: Block, texts: "_Texts", rules: Rules, ledger: Ledger) ->
     return weed(told, [("its query_id has no query", blank(told.columns["query"]))], ledger)
 
 
-def _other_actions(actions: pa.Array, bad: Mask) -> list[tuple[str, Mask]]:
-    faults = []
-    for action in actions.filter(pa.array(bad)).unique().to_pylist():
-        same = mask(pc.equal(actions, action)) if action is not None else mask(actions.is_null())
-        name = without_personal_data(pa.array([action or ""]))[0].as_py()[:NAME_CHARACTERS]
-        reason = f"action {name} is neither impression nor click" if name else "missing action"
-        faults.append((reason, same & bad))
-    return faults
+class _Others:
+    """The actions that are neither impressions nor clicks; the first hundred are told apart."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, str] = {}
+
+    def faults(self, actions: pa.Array, bad: Mask) -> list[tuple[str, Mask]]:
+        """The reasons why rows are turned away, and where they hold; together they hold wherever `bad` does."""
+        for action in actions.filter(pa.array(bad)).unique().drop_null().to_pylist():
+            if action not in self._named and len(self._named) < MOST_NAMES:
+                name = without_personal_data(pa.array([action]))[0].as_py()[:NAME_CHARACTERS]
+                self._named[action] = f"action {name} is neither impression nor click"
+        codes = pc.index_in(actions, pa.array(self._named, pa.string()))
+        named = [(reason, mask(pc.equal(codes, at))) for at, reason in enumerate(self._named.values())]
+        return [*named, ("action is neither impression nor click", bad)]
 
 
 def _unseen_lists(block: Block, staging: Staging, least: int) -> Iterator[Block]:
