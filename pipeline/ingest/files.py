@@ -50,17 +50,16 @@ class File:
         return FORMATS.get(self.ending)
 
 
-def listing(path: str) -> list[File]:
-    """The file itself, or all files below a folder by relative path.
+def listing(path: str, *, remote: bool = False) -> list[File]:
+    """The file itself, or all files below a folder by relative path; `remote`: also below an `s3://` prefix.
 
     Hidden files and folders are skipped. A link to a file is followed only when it stays in the folder, a link to a
-    folder never: what it leads to is either outside or listed anyway. Below an `s3://` prefix, which may be empty, the
-    same holds for objects.
+    folder never: what it leads to is either outside or listed anyway. An `s3://` prefix may be empty.
 
     Raises:
         InputError: there is no such file or folder, or it may not be looked into.
     """
-    if path.startswith(REMOTE):
+    if remote and path.startswith(REMOTE):
         return sorted(_remote(Store(path)), key=lambda file: file.name)
     root = Path(path).expanduser()
     try:
@@ -79,7 +78,7 @@ def source_fingerprint(path: str) -> str:
     Raises:
         InputError: there is no such path, or no file below it.
     """
-    files = listing(path)
+    files = listing(path, remote=True)
     if not files:
         raise InputError(f"{path} holds no files; name a file or a folder to read")
     return key_of([[file.name, file.size, file.modified_ns] for file in files])

@@ -73,8 +73,10 @@ class LogReader:
 
     def _fill(self, unit: Unit, plan: Planned) -> None:
         if plan.source is None:
-            message = f"{plan.name} was read before with other settings and is no longer in {self._path}"
-            raise InputError(f"{message}; bring its files back, or begin a new run without it")
+            raise InputError(
+                f"{plan.name} has to be read again (for other settings, or as its parts are damaged), but is gone from "
+                f"{self._path}; bring its files back, or begin a new run without it"
+            )
         days = []
         with staging() as staged:
             shift = self._stage(plan.source, plan.earlier, staged)

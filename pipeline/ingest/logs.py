@@ -42,11 +42,11 @@ def ingest_logs(
     Raises:
         SettingsError: the time zone is not known.
         InputError: there is nothing to read, a day has no partition, a file cannot be read at all or lacks a column,
-            or a partition has to be read again (for other settings) whose files are gone.
+            or a partition has to be read again whose files are gone.
         TooManyRejects: more than `ingest.max_reject_share` of the rows that are new cannot be read.
     """
     check_zone(settings.time_zone)
-    files = without_markers(listing(path))
+    files = without_markers(listing(path, remote=True))
     partitions = partitions_of(files, settings.format)
     ubi = is_ubi(files, settings.format)
     plans = planned(partitions, dates, known or {}, settings.late_days if ubi else 0)

@@ -91,5 +91,5 @@ def joined_lists(values: pa.Array) -> pa.Array:
     texts = values.cast(pa.list_(pa.string()))
     if not texts.flatten().null_count:
         return pc.binary_join(texts, "\n")
-    lists = [some and "\n".join(one or "" for one in some) for some in texts.to_pylist()]
+    lists = [None if some is None else "\n".join(one or "" for one in some) for some in texts.to_pylist()]
     return pa.array(lists, pa.string())

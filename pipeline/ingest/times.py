@@ -44,7 +44,7 @@ def check_zone(zone: str) -> None:
 
 def _in_utc(times: pa.Array, zone: str) -> pa.Array:
     small = times.cast(pa.timestamp("us", tz=times.type.tz), safe=False)
-    if times.type.tz is None:
+    if times.type.tz is None and zone != "UTC":
         small = pc.assume_timezone(small, zone, ambiguous="earliest", nonexistent="latest")
     return small.cast(UTC_MICROSECONDS)
 

@@ -116,7 +116,7 @@ def test_other_settings_need_the_files_again(tmp_path: Path) -> None:
     again = logs_of(log, tmp_path / "run", nightly=True, dates=march(3), first_position=0)
     assert set(again.column("position")) == {2}, "also the day that was not asked for"
     shutil.rmtree(log / "date=2026-03-02")
-    with pytest.raises(InputError, match="2026-03-02 was read before with other settings and is no longer in"):
+    with pytest.raises(InputError, match=r"2026-03-02 has to be read again.*gone from"):
         logs_of(log, tmp_path / "run", nightly=True, first_position=1)
 
 

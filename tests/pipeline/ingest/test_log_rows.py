@@ -108,6 +108,37 @@ def test_columns_are_mapped(tmp_path: Path) -> None:
         logs_of(path, tmp_path / "other", columns=columns | {"doc_id": "wat"})
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_column_may_lie_within_another(tmp_path: Path, form: str) -> None:
+    row = {"at": FULL["timestamp"], "q": {"text": "a", "by": {"session": "s"}}, "hit": {"id": "d", "clicked": True}}
+    path = tmp_path / f"log.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist([row, row | {"hit": None}]), path)
+    else:
+        write(path, lines(row, row | {"hit": None}, row | {"hit": {"id": {"no": 1}}}))
+    names = {"timestamp": "at", "query": "q.text", "session_id": "q.by.session", "doc_id": "hit.id"}
+    got = logs_of(path, tmp_path / "run", columns=names | {"clicked": "hit.clicked"})
+    assert [(row["query"], row["session_id"], row["doc_id"], row["clicked"]) for row in got.rows] == [
+        ("a", "s", "d", True)
+    ]
+    assert sorted(got.reasons) == [("empty doc_id", 2), ("wrong type", 3)][: 1 if form == "parquet" else 2]
+
+
+def test_a_name_with_a_dot_may_be_a_whole_one(tmp_path: Path) -> None:
+    row = FULL | {"hit.id": "whole", "hit": {"id": "inner"}}
+    got = logs_of(write(tmp_path / "log.jsonl", lines(row)), tmp_path / "run", columns={"doc_id": "hit.id"})
+    assert got.column("doc_id") == ["whole"]
+
+
+def test_rejects_show_rows_as_json(tmp_path: Path) -> None:
+    odd = "".join(map(chr, range(1, 128))) + 'é"\\"\u2028'
+    path = write(tmp_path / "log.jsonl", lines(FULL | {"query": odd, "doc_id": None}, FULL))
+    (reject,) = logs_of(path, tmp_path / "run", mask_personal_data=False).rejects
+    shown = {key: str(value) for key, value in FULL.items() if key != "doc_id"} | {"query": odd, "clicked": "true"}
+    assert json.loads(reject["payload"]) == shown
+    assert (reject["id"], reject["tenant"]) == ("e1", "acme")
+
+
 @pytest.mark.parametrize("name", ["timestamp", "query", "doc_id", "clicked"])
 def test_a_log_without_a_needed_column_is_an_error(tmp_path: Path, name: str) -> None:
     row = {key: str(value) for key, value in FULL.items() if key != name}

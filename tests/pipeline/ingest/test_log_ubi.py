@@ -130,6 +130,17 @@ def test_lists_stand_in_for_impressions_that_are_not_logged(tmp_path: Path) -> N
     assert sorted(got.reasons) == [("empty doc_id", 5), ("empty query", 6), ("missing query_id", 7)]
 
 
+def test_a_list_may_have_gaps(tmp_path: Path) -> None:
+    lists = [["a", None, "c"], [], None, ["", "e"]]
+    searches = [search("x", f"q{number}", query_response_hit_ids=ids) for number, ids in enumerate(lists)]
+    write(tmp_path / "log/ubi_events.jsonl", lines(event("click", query_id="q9")))
+    write(tmp_path / "log/ubi_queries.jsonl", lines(*searches))
+    got = logs_of(tmp_path / "log", tmp_path / "run")
+    shown = [(row["search_id"], row["doc_id"], row["position"]) for row in got.rows if not row["clicked"]]
+    assert sorted(shown) == [("q0", "a", 1), ("q0", "c", 3), ("q3", "e", 2)]
+    assert got.reasons == [("empty doc_id", 1), ("empty doc_id", 4)]
+
+
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_other_formats(tmp_path: Path, form: str) -> None:
     (tmp_path / "log").mkdir()
