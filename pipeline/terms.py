@@ -50,6 +50,11 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def is_pair(word: str) -> bool:
+    """Whether a word of `words` is of a script without spaces, and so may be half of a longer one."""
+    return not word.isascii() and _RUN.match(word) is not None
+
+
 class _Stems(dict[str, str]):
     """Word → its stem, "" for a stop word; each word is stemmed once."""
 
