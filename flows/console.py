@@ -67,6 +67,10 @@ class Bars:
         """Print it."""
         show(rows, title)
 
+    def say(self, sentence: str) -> None:
+        """Print it."""
+        console.print(printable(sentence), soft_wrap=True)
+
 
 class Lines:
     """One line when a stage starts and one when it ends, for logs and pipes."""
@@ -95,6 +99,10 @@ class Lines:
     def table(self, title: str, rows: pa.Table) -> None:
         """Print it."""
         show(rows, title)
+
+    def say(self, sentence: str) -> None:
+        """Print it."""
+        console.print(printable(sentence), soft_wrap=True)
 
 
 def line(stage: str, manifest: Manifest, redone: bool) -> str:

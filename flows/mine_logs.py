@@ -12,8 +12,9 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from flows import tools
 from flows.build_benchmark import plain, write_funnel
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
-from flows.mine_record import Sources, ask, record
-from flows.mine_watch import watch
+from flows.mine_record import Sources, ask_to_learn, asked_to_learn, record
+from flows.mine_watch import tell_what_came, watch
+from flows.planning import planning
 from flows.steps import Step, run_step
 from pipeline.artifacts import Run, digest, key_of
 from pipeline.association.stage import ASSOCIATE, associate
@@ -38,6 +39,7 @@ from pipeline.mining.pairs import PAIRS_STAGE, mined_pairs
 from pipeline.mining.test_set import TEST_SET, test_set
 from pipeline.mining.triplets import MINED_TRIPLETS, mined_triplets
 from pipeline.relevance.stage import RELEVANCE, relevance
+from pipeline.relevance.verify import VERIFY, verify
 from pipeline.views import all_tables, views_sql
 from schemas.settings import Settings
 
@@ -73,11 +75,14 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     with run.lock():
         sources = record(run, logs, docs, chosen)
         for step in steps(run, sources, chosen, dates):
-            if step.stage is MINED_TRIPLETS:
+            before = run.manifest(step.stage)
+            if step.stage.name == MINED_TRIPLETS.name:
                 watch(run, chosen.mining)
-            run_step(run, step)
-            if step.stage is INGEST_LOGS and refresh:
-                sources = ask(run, sources, chosen)
+            after = run_step(run, step)
+            if step.stage is INGEST_LOGS:
+                tell_what_came(before, after)
+                if refresh:
+                    ask_to_learn(run)
         finish(run, chosen)
 
 
@@ -93,8 +98,8 @@ def steps(run: Run, sources: Sources, settings: Settings, dates: Collection[date
     if settings.relevance.ranker != "none" or settings.mining.verify_share:
         yield Step(CHUNK, plain(settings.chunk), lambda tables, output: chunk(tables, output, settings.chunk))
     yield _log_step(run, sources, settings, dates)
-    yield from _evidence_steps(run, sources, settings)
-    yield from _query_steps(run, sources, settings)
+    yield from _evidence_steps(run, settings)
+    yield from _query_steps(run, settings)
     yield from _pair_steps(run, settings, seed)
 
 
@@ -102,25 +107,26 @@ def _log_step(run: Run, sources: Sources, settings: Settings, dates: Collection[
     manifest = run.manifest(INGEST_LOGS)
     known: Mapping[str, Any] = manifest.facts["sources"] if manifest else {}
     logs, ingest = settings.logs, settings.ingest
+    read = {name: value for name, value in plain(logs).items() if not name.startswith("bot_")}
     return Step(
         INGEST_LOGS,
-        plain(logs) | {"tenant": ingest.tenant, "max_row_bytes": ingest.max_row_bytes},
+        read | {"tenant": ingest.tenant, "max_row_bytes": ingest.max_row_bytes},
         lambda _, output: ingest_logs(sources.logs, output, logs, ingest, dates=dates, known=known),
         lambda: {"the log's files": key_of(log_sources(sources.logs, logs, dates, known))},
     )
 
 
-def _evidence_steps(run: Run, sources: Sources, settings: Settings) -> Iterator[Step]:
+def _evidence_steps(run: Run, settings: Settings) -> Iterator[Step]:
     """The click model, the days' evidence, and the log's queries."""
     click, logs = settings.click, settings.logs
-    through = _through(run, sources, settings) if click.model != "paper" else None
+    bots = {name: value for name, value in plain(logs).items() if name.startswith("bot_")}
+    through = _through(run, settings) if click.model != "paper" else None
     yield Step(
         CLICK_MODEL_STAGE,
-        {"model": click.model, "logs": plain(logs)},
+        {"model": click.model} | bots,
         lambda _, output: click_model(run.tables("impressions"), output, click, logs, through=through),
         lambda: {"the settled days": _settled_days(run, "impressions", "timestamp", through)},
     )
-    bots = {key: value for key, value in plain(logs).items() if key.startswith("bot_")}
     yield Step(
         EVIDENCE,
         {"model": click.model, "negatives": click.negatives, "min_dwell_seconds": click.min_dwell_seconds} | bots,
@@ -129,10 +135,10 @@ def _evidence_steps(run: Run, sources: Sources, settings: Settings) -> Iterator[
     yield Step(LOG_QUERIES_STAGE, {}, log_queries)
 
 
-def _query_steps(run: Run, sources: Sources, settings: Settings) -> Iterator[Step]:
+def _query_steps(run: Run, settings: Settings) -> Iterator[Step]:
     """What is known of each query: its terms, its associates, and what the ranker finds for it."""
-    through = _through(run, sources, settings)
-    yield from tools.planning(run, settings, through, _settled_days(run, "click_evidence", "date", through))
+    through = _through(run, settings)
+    yield from planning(run, settings.planner, through, _settled_days(run, "click_evidence", "date", through))
     yield Step(
         ASSOCIATE,
         plain(settings.associate, leave="max_per_query"),
@@ -161,9 +167,16 @@ def _pair_steps(run: Run, settings: Settings, seed: int) -> Iterator[Step]:
         plain(click) | {"before": hop.before, "seed": seed} | learned,
         lambda tables, output: mined_pairs(tables, output, hop, most=most, contains=contains),
     )
+    if mining.verify_share:
+        yield Step(
+            VERIFY,
+            tools.judge_identity(settings.judge) | {"verify_share": mining.verify_share, "seed": seed},
+            lambda tables, output: verify(tables, output, mining, judge_for=tools.judge_for(settings), seed=seed),
+        )
     share = settings.split.validation_share
+    refuted = (VERIFY.writes[0],) if mining.verify_share and not mining.keep_refuted else ()
     yield Step(
-        MINED_TRIPLETS,
+        replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *refuted)),
         {name: getattr(mining, name) for name in ("text_characters", "median_share", "small_share")}
         | {"validation_share": share, "seed": seed},
         lambda tables, output: mined_triplets(tables, output, mining, validation_share=share, seed=seed),
@@ -177,7 +190,7 @@ def _pair_steps(run: Run, settings: Settings, seed: int) -> Iterator[Step]:
     )
 
 
-def _through(run: Run, sources: Sources, settings: Settings) -> date | None:
+def _through(run: Run, settings: Settings) -> date | None:
     """The last day from which planner and click model learn; never one of the test period."""
     days = [date.fromisoformat(day) for day in by_day(run.tables("impressions"), "impressions", "timestamp")]
     test_from = settings.mining.test_from
@@ -185,7 +198,7 @@ def _through(run: Run, sources: Sources, settings: Settings) -> date | None:
     if not days:
         return None
     refresh_days, late_days = settings.planner.refresh_days, settings.logs.late_days
-    return settled(days[0], days[-1], refresh_days=refresh_days, late_days=late_days, asked=sources.asked)
+    return settled(days[0], days[-1], refresh_days=refresh_days, late_days=late_days, asked=asked_to_learn(run))
 
 
 def _settled_days(run: Run, table: str, column: str, through: date | None) -> str:

@@ -1,8 +1,9 @@
 """What a mined run is made from, kept beside its tables."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import yaml
 
@@ -15,57 +16,51 @@ from schemas.settings import Settings
 
 @dataclass(frozen=True)
 class Sources:
-    """What a mined run is made from.
-
-    Attributes:
-        logs: file, folder or s3:// prefix of search logs.
-        docs: file or folder of documents.
-        asked: the log's last day when somebody asked to learn anew.
-    """
+    """What a mined run is made from: its search logs and its documents, as the user named them."""
 
     logs: str
     docs: str
-    asked: date | None = None
 
 
 def record(run: Run, logs: str, docs: str, settings: Settings) -> Sources:
-    """Note what the run is made from; a wish to learn anew that was noted before stays.
+    """Note what the run is made from.
 
     Raises:
         ArtifactError: the folder holds a benchmark.
     """
-    inputs = run.store.read("inputs.json")
-    before = json.loads(inputs) if inputs else {}
+    before = _inputs(run)
     if before and "logs" not in before:
         raise ArtifactError(f"{run.store.url} holds a benchmark made by `darklode build`; choose another --out")
-    asked = before.get("asked")
-    sources = Sources(logs, docs, date.fromisoformat(asked) if asked else None)
-    note(run, sources, settings)
-    return sources
-
-
-def note(run: Run, sources: Sources, settings: Settings) -> None:
-    """Write sources and settings into the run's folder."""
     chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write("settings.yaml", chosen.encode())
-    asked = sources.asked.isoformat() if sources.asked else None
-    inputs = {"logs": sources.logs, "docs": sources.docs, "asked": asked}
-    run.store.write("inputs.json", json.dumps(inputs, indent=1).encode())
+    _note(run, before | {"logs": logs, "docs": docs})
+    return Sources(logs, docs)
 
 
 def recorded(run: Run) -> tuple[Sources, Settings] | None:
     """Sources and settings of a mined run; None where the folder holds something else, or nothing."""
-    inputs, settings = run.store.read("inputs.json"), run.store.read("settings.yaml")
-    paths = json.loads(inputs) if inputs else {}
-    if settings is None or "logs" not in paths:
+    inputs, settings = _inputs(run), run.store.read("settings.yaml")
+    if settings is None or "logs" not in inputs:
         return None
-    asked = date.fromisoformat(paths["asked"]) if paths["asked"] else None
-    return Sources(paths["logs"], paths["docs"], asked), resolve(yaml.safe_load(settings))
+    return Sources(inputs["logs"], inputs["docs"]), resolve(yaml.safe_load(settings))
 
 
-def ask(run: Run, sources: Sources, settings: Settings) -> Sources:
-    """Remember that planner and click model shall learn from all that is settled by now."""
+def ask_to_learn(run: Run) -> None:
+    """Note the wish that planner and click model learn from all that is settled by now."""
     days = by_day(run.tables("impressions"), "impressions", "timestamp")
-    asked = replace(sources, asked=date.fromisoformat(max(days))) if days else sources
-    note(run, asked, settings)
-    return asked
+    if days:
+        _note(run, _inputs(run) | {"learn": max(days)})
+
+
+def asked_to_learn(run: Run) -> date | None:
+    """The log's last day when somebody asked to learn anew; None: nobody did."""
+    asked = _inputs(run).get("learn")
+    return date.fromisoformat(asked) if asked else None
+
+
+def _inputs(run: Run) -> dict[str, Any]:
+    return dict(json.loads(run.store.read("inputs.json") or b"{}"))
+
+
+def _note(run: Run, inputs: dict[str, Any]) -> None:
+    run.store.write("inputs.json", json.dumps(inputs, indent=1).encode())

@@ -4,12 +4,25 @@ import pyarrow as pa
 from prefect.artifacts import create_table_artifact
 
 from flows.reporting import reporter
-from pipeline.artifacts import Run
+from pipeline.artifacts import Manifest, Run
 from pipeline.errors import HeldBack
 from pipeline.mining import statistics
 from pipeline.mining.drift import drift
 from pipeline.views import all_tables
 from schemas.mining import MiningSettings
+
+NAMED = 5
+
+
+def tell_what_came(before: Manifest | None, after: Manifest) -> None:
+    """Say which partitions of the log are new, or that none is."""
+    known = before.facts["sources"] if before else {}
+    new = [name for name, basis in after.facts["sources"].items() if known.get(name) != basis]
+    if not new:
+        reporter().say(f"nothing new in the log: its {len(known):,} partitions were read before")
+    elif before:
+        named = ", ".join(new[:NAMED]) + (" …" if len(new) > NAMED else "")
+        reporter().say(f"new in the log, or changed: {named}")
 
 
 def watch(run: Run, settings: MiningSettings) -> None:

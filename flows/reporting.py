@@ -25,6 +25,9 @@ class Reporter(Protocol):
     def table(self, title: str, rows: pa.Table) -> None:
         """Something to look at besides."""
 
+    def say(self, sentence: str) -> None:
+        """Something to know besides."""
+
 
 class Silent:
     """Tells nobody."""
@@ -39,6 +42,9 @@ class Silent:
         """Say nothing."""
 
     def table(self, title: str, rows: pa.Table) -> None:
+        """Say nothing."""
+
+    def say(self, sentence: str) -> None:
         """Say nothing."""
 
 

@@ -12,9 +12,15 @@ BUILD_ORDER = tuple(
 )
 """The stages of a build, in data order."""
 
+MINE_ORDER = tuple(
+    "ingest_documents chunk ingest_logs click_model click_evidence log_queries fit_planner plan_queries associate "
+    "relevance mined_pairs verify mined_triplets mined_test funnel".split()
+)
+"""The stages of mining, in data order."""
+
 
 def funnel(run: Run, output: Output) -> None:
-    """Write the steps that the complete stages counted, in the order of the build; other stages follow by name.
+    """Write the steps that the complete stages counted, in the order of the job; other stages follow by name.
 
     A step has one row per reason for which it dropped rows, or one row without a reason if it dropped none.
     """
@@ -33,7 +39,9 @@ def funnel(run: Run, output: Output) -> None:
 
 def in_build_order(stages: Iterable[str]) -> list[str]:
     """The stages in the order of the build; those that are no part of it come last, by name."""
-    place = {stage: number for number, stage in enumerate(BUILD_ORDER)}
+    stages = list(stages)
+    order = MINE_ORDER if "ingest_logs" in stages else BUILD_ORDER
+    place = {stage: number for number, stage in enumerate(order)}
     return sorted(stages, key=lambda stage: (place.get(stage, len(place)), stage))
 
 

@@ -139,6 +139,9 @@ class Run:
             units=output.units,
             software=software,
         )
+        if self.manifest(stage) != before:
+            message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
+            raise ArtifactError(message)
         self.store.write(f"manifests/{stage.name}.json", manifest.to_json())
         self.tidy(manifest)
         return manifest

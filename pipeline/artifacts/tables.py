@@ -29,6 +29,9 @@ class Tables:
         """The run's folder or prefix."""
         return self._store.url
 
+    def __contains__(self, table: str) -> bool:
+        return table in self._parts
+
     def rows(self, table: str) -> int:
         return sum(part.rows for part in self._parts[table])
 

@@ -59,7 +59,7 @@ def partitions_of(files: Sequence[File], wanted: str) -> dict[str, Partition]:
     """The partitions that some files make up, by name and in the order of their names.
 
     All files of one day are a partition, and so is each file without one; the latter of a UBI log are one together.
-    Files without a day that are no log are no partition.
+    Files without a day that are no log are no partition; beside files with a day, those without one are none.
 
     Args:
         files: the files, by name.
@@ -90,7 +90,8 @@ def _logs(files: Sequence[File], wanted: str, *, ubi: bool) -> list[File]:
         named = [file for file in known if _named(file, EVENTS) or _named(file, SEARCHES)]
         return known if wanted == "ubi" else named
     if wanted == "auto":
-        return [file for file in files if file.format in TABULAR]
+        known = [file for file in files if file.format in TABULAR]
+        return [file for file in known if date_in(file.name)] or known
     return [file for file in files if file.format == wanted] or list(files)
 
 

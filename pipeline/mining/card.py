@@ -69,12 +69,12 @@ def _learned(run: Run) -> str:
     manifests = run.manifests()
     lines = []
     for stage, what in (("fit_planner", "planner"), ("click_model", "click model")):
-        if stage in manifests:
-            facts = manifests[stage].facts
-            through = facts.get("through")
+        facts = manifests[stage].facts if stage in manifests else {}
+        if "version" in facts:
+            through = facts["through"]
             basis = f"learned from the log up to {through}" if through else "learned from no click yet"
-            lines.append(f"- {what} `{facts.get('version', 'paper')}`: {basis}")
-    return "\n".join(lines) or "Nothing."
+            lines.append(f"- {what} `{facts['version']}`: {basis}")
+    return "\n".join(lines) or "Nothing: any click counts, and the terms' importances are given."
 
 
 def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:

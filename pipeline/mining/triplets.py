@@ -31,6 +31,12 @@ MENTIONED = """
     ) USING (tenant, doc_id)
 """
 
+REFUTED = """
+    CREATE TEMP TABLE refuted AS SELECT tenant, query_id, positive_id FROM {verdicts} WHERE relevant IS false
+"""
+NO_VERDICTS = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
+REFUTED_OF_A_DAY = "SELECT count(*) FROM that_day SEMI JOIN refuted USING (tenant, query_id, positive_id)"
+
 # A query's side hangs on its words alone, in whatever order: neither a new night nor a new planner moves it.
 TRIPLETS_OF_A_DAY = """
     WITH asked AS (
@@ -51,6 +57,7 @@ TRIPLETS_OF_A_DAY = """
            CASE WHEN q.lot < $small THEN 'small' WHEN q.lot < $median THEN 'median' ELSE 'large' END AS tier,
            CASE WHEN q.side < $validation THEN 'validation' ELSE 'train' END AS split
     FROM that_day p
+    ANTI JOIN refuted USING (tenant, query_id, positive_id)
     JOIN sides q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
     LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
@@ -67,7 +74,7 @@ def mined_triplets(
     is never filled.
 
     Args:
-        tables: what the stage reads.
+        tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
         output: takes `triplets`, in folders `tenant=…/date=…/source=…`.
         settings: how long texts are, and the tiers.
         validation_share: share of the queries used for validation (ScalingNote, 4.1: 9:1).
@@ -80,25 +87,30 @@ def mined_triplets(
         "median": settings.median_share,
         "validation": validation_share,
     }
-    days, written = by_day(tables, "mined_pairs"), 0
-    bases = _bases(tables, output)
+    days, written, refuted = by_day(tables, "mined_pairs"), 0, 0
+    verified = "mined_verdicts" in tables
+    bases = _bases(tables, output, digest(tables.parts("mined_verdicts")) if verified else "")
     with tables.connect() as connection:
         if not all(output.stands(day, basis) for day, basis in bases.items()):
             connection.execute(TEXTS, {"characters": settings.text_characters})
+        connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
         for number, (day, basis) in enumerate(bases.items()):
             with output.unit(day, basis) as unit:
                 if not unit.done:
                     tables.of("mined_pairs", days[day]).view(connection, "that_day", "mined_pairs")
                     unit.facts["triplets"] = _day(connection, output, given)
+                    unit.facts["refuted"] = connection.sql(REFUTED_OF_A_DAY).fetchall()[0][0]
             written += unit.facts["triplets"]
+            refuted += unit.facts["refuted"]
             output.progress(number + 1, len(days), day)
     pairs = tables.rows("mined_pairs")
-    dropped = {"no document of that id": pairs - written} if pairs > written else {}
+    dropped = {"no document of that id": pairs - written - refuted, "refuted by the judge": refuted}
+    dropped = {reason: rows for reason, rows in dropped.items() if rows}
     output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", written, dropped))
 
 
-def _bases(tables: Tables, output: Output) -> dict[str, str]:
-    """What each day's triplets depend on: its pairs, and the documents that these mention."""
+def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
+    """What each day's triplets depend on: its pairs, the documents that these mention, and all verdicts."""
     days, corpus = by_day(tables, "mined_pairs"), digest(tables.parts("documents"))
     known: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
     mentioned = {}
@@ -107,7 +119,7 @@ def _bases(tables: Tables, output: Output) -> dict[str, str]:
         found = known[day]["documents"] if same else _mentioned(tables.of("mined_pairs", days[day]))
         mentioned[day] = {"of": [pairs, corpus], "documents": found}
     output.facts["mentioned"] = mentioned
-    return {day: key_of(facts["of"][0], facts["documents"]) for day, facts in mentioned.items()}
+    return {day: key_of(facts["of"][0], facts["documents"], verdicts) for day, facts in mentioned.items()}
 
 
 def _mentioned(tables: Tables) -> str:
