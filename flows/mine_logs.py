@@ -145,11 +145,12 @@ def _query_steps(run: Run, settings: Settings) -> Iterator[Step]:
         lambda tables, output: associate(tables, output, settings.associate),
     )
     ranker = tools.ranker(settings, through)
+    read = ("log_queries",) if settings.relevance.ranker == "none" else ("log_queries", "chunks")
     yield Step(
         RELEVANCE,
         plain(settings.relevance) | {"version": ranker.version, "seed": settings.seed},
         lambda _, output: relevance(
-            run.tables("log_queries", "chunks"), output, settings.relevance, ranker=ranker, seed=settings.seed
+            run.tables(*read), output, settings.relevance, ranker=ranker, seed=settings.seed
         ),
     )
 

@@ -78,16 +78,10 @@ class Tables:
     @contextmanager
     def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A DuckDB connection with every table as a view of its name; it spills to disk past MEMORY_LIMIT."""
-        with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
-            connection = duckdb.connect(
-                config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
-            )
-            try:
-                for table in self._parts:
-                    self.view(connection, table, table)
-                yield connection
-            finally:
-                connection.close()
+        with scratch() as connection:
+            for table in self._parts:
+                self.view(connection, table, table)
+            yield connection
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer of one query. Order its rows: DuckDB promises no order of its own."""
@@ -130,6 +124,20 @@ def hive_option(table: str, keys: Sequence[str]) -> str:
     types = {pa.string(): "VARCHAR", pa.date32(): "DATE"}
     kinds = ", ".join(f"'{key}': {types[TABLES[table].schema.field(key).type]}" for key in keys)
     return f"hive_partitioning = true, hive_types = {{{kinds}}}"
+
+
+@contextmanager
+def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database, which spills to disk past MEMORY_LIMIT."""
+    with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
+        connection = duckdb.connect(
+            config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
+        )
+        try:
+            connection.execute("SET enable_progress_bar = false")
+            yield connection
+        finally:
+            connection.close()
 
 
 def pieces(

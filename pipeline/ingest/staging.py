@@ -1,6 +1,5 @@
 """The rows of a partition on their way into parts: in DuckDB, which keeps on disk what does not fit into memory."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -9,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts.tables import MEMORY_LIMIT
+from pipeline.artifacts.tables import scratch
 from pipeline.ingest.block import Mask, mask
 from pipeline.ingest.times import UTC_MICROSECONDS
 from schemas.mined_tables import IMPRESSIONS
@@ -96,14 +95,8 @@ class Staging:
 @contextmanager
 def staging() -> Iterator[Staging]:
     """An empty staging area; what it keeps on disk is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
-        connection = duckdb.connect(
-            config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
-        )
-        try:
-            yield Staging(connection)
-        finally:
-            connection.close()
+    with scratch() as connection:
+        yield Staging(connection)
 
 
 def _impressions(rows: pa.Table) -> pa.Table:
