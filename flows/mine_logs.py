@@ -149,9 +149,7 @@ def _query_steps(run: Run, settings: Settings) -> Iterator[Step]:
     yield Step(
         RELEVANCE,
         plain(settings.relevance) | {"version": ranker.version, "seed": settings.seed},
-        lambda _, output: relevance(
-            run.tables(*read), output, settings.relevance, ranker=ranker, seed=settings.seed
-        ),
+        lambda _, output: relevance(run.tables(*read), output, settings.relevance, ranker=ranker, seed=settings.seed),
     )
 
 
