@@ -2,7 +2,9 @@
 
 import runpy
 
-NAMES = "quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive cost million".split()
+NAMES = """
+    quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association cost million
+""".split()
 
 for name in NAMES:
     runpy.run_module(f"benchmarks.{name}", run_name="__main__")

@@ -5,7 +5,7 @@ with fewer terms use those they have, none associates with nothing, and threshol
 """
 
 from collections.abc import Mapping
-from itertools import permutations
+from itertools import combinations
 
 import numpy as np
 
@@ -35,13 +35,21 @@ def match(scores_1: Scores, scores_2: Scores, th_click: float, th_rel: float) ->
 def associations(planned: Mapping[str, Scores], th_click: float, th_rel: float) -> Found:
     """One tenant's (query, lender, kind) → matched terms and score, by a loop over all pairs."""
     found: Found = {}
-    for (one, mine), (other, theirs) in permutations(planned.items(), 2):
-        click, _, relevance = match(mine, theirs, th_click, th_rel)
-        if click:
-            terms = top(2, mine)
-            found[one, other, "click"] = tuple(terms), min(theirs[term] for term in terms)
+    for (one, scores_1), (other, scores_2) in combinations(planned.items(), 2):
+        click_1, click_2, relevance = match(scores_1, scores_2, th_click, th_rel)
+        if click_1:
+            found[one, other, "click"] = _matched(top(2, scores_1), scores_2)
+        if click_2:
+            found[other, one, "click"] = _matched(top(2, scores_2), scores_1)
         if relevance:
-            terms = top(4, mine)
-            both = [theirs[term] for term in terms] + [mine[term] for term in top(4, theirs)]
-            found[one, other, "relevance"] = tuple(terms), min(both)
+            (terms_1, least_1), (terms_2, least_2) = (
+                _matched(top(4, scores_1), scores_2),
+                _matched(top(4, scores_2), scores_1),
+            )
+            found[one, other, "relevance"] = terms_1, min(least_1, least_2)
+            found[other, one, "relevance"] = terms_2, min(least_1, least_2)
     return found
+
+
+def _matched(terms: list[str], lender: Scores) -> tuple[tuple[str, ...], np.float32]:
+    return tuple(terms), min(lender[term] for term in terms)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pipeline.artifacts import Output
 from schemas.tables import TABLES
 
 HEAPS = (20.0, 0.6)
@@ -71,6 +72,16 @@ def _ids(numbers: NDArray[np.int64]) -> pa.Array:
     """Sixteen digits, scattered as hashes are."""
     scattered = (numbers * 2654435761) % 2**32
     return pc.utf8_lpad(pa.array(scattered).cast(pa.string()), 16, "0")
+
+
+def parts(folder: Path, name: str, output: Output) -> None:
+    """Write a saved table as a stage does: the queries in a part for each date."""
+    file = pq.ParquetFile(folder / f"{name}.parquet")
+    for batch in file.iter_batches(1 << 20):
+        rows = pa.Table.from_batches([batch], schema=TABLES[name].schema)
+        days = pc.unique(rows["date"]) if name == "log_queries" else [None]
+        for day in days:
+            output.write(name, rows if day is None else rows.filter(pc.equal(rows["date"], day)))
 
 
 def save(queries: int, folder: Path) -> None:

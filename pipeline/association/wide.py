@@ -8,11 +8,17 @@ import duckdb
 
 from schemas.mining import AssociateSettings
 
+# Two such Top4 differ in a term each, and each query has the other's term below its own: an order that is turned round.
 _STRONG = """
     CREATE TABLE wide_terms AS
-    SELECT q, t, importance FROM placed_terms
-    WHERE importance > $th_rel::FLOAT
-    AND q IN (SELECT q FROM placed_terms WHERE place = 5 AND importance > $th_rel::FLOAT)
+    WITH strong AS MATERIALIZED (
+        SELECT q, t, place, importance FROM placed_terms WHERE importance > $th_rel::FLOAT
+        AND q IN (SELECT q FROM placed_terms WHERE place = 5 AND importance > $th_rel::FLOAT)
+    ), orders AS MATERIALIZED (
+        SELECT q, x.t AS above, y.t AS below FROM strong AS x JOIN strong AS y USING (q)
+        WHERE x.place <= 4 AND y.place > 4
+    ), turned AS (SELECT x.q FROM orders AS x SEMI JOIN orders AS y ON x.above = y.below AND x.below = y.above)
+    SELECT q, t, importance FROM strong WHERE q IN (SELECT q FROM turned)
 """
 
 _WIDE = """

@@ -25,8 +25,8 @@ class Refused(Exception):
         self.too_long = too_long
 
 
-def completion_of(response: Response, key: str, key_env: str) -> Mapping[str, Any]:
-    """The chat completion in a response: it has a choice with a message.
+def completion_of(response: Response, key: str, key_env: str, section: str = "judge") -> Mapping[str, Any]:
+    """The chat completion in a response: it has a choice with a message; `section` is that of the settings.
 
     Raises:
         Transient: a status that may pass, or a success that holds no completion.
@@ -42,11 +42,11 @@ def completion_of(response: Response, key: str, key_env: str) -> Mapping[str, An
     if status in ABOUT_LENGTH:
         raise Refused(f"status {status}: {said}", too_long=status == 413 or bool(_LENGTH.search(said)))
     if status in {401, 403}:
-        named = f"the key in {key_env}" if key_env else "a call without a key (judge.key_env is empty)"
+        named = f"the key in {key_env}" if key_env else f"a call without a key ({section}.key_env is empty)"
         raise MissingPart(f"refused {named}, status {status}: check the key and what it may use")
     if status == 404:
-        raise MissingPart(f"answered 404: check judge.model and judge.base_url. It said: {said}")
-    raise DarklodeError(f"answered {status}: check judge.base_url. It said: {said}")
+        raise MissingPart(f"answered 404: check {section}.model and {section}.base_url. It said: {said}")
+    raise DarklodeError(f"answered {status}: check {section}.base_url. It said: {said}")
 
 
 def _completion(content: bytes) -> Mapping[str, Any]:

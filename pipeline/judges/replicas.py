@@ -79,15 +79,22 @@ class Replicas:
         give_up_after: seconds after which, if none has answered, the judge stops.
         counters: `paused` is kept up to date.
         say: told when a server goes down and when it is back.
+        section: of the settings, for messages.
     """
 
     def __init__(
-        self, all_: Sequence[Replica], give_up_after: float, counters: Counters, say: Callable[[str], None]
+        self,
+        all_: Sequence[Replica],
+        give_up_after: float,
+        counters: Counters,
+        say: Callable[[str], None],
+        section: str = "judge",
     ) -> None:
         self.all = all_
         self._give_up_after = give_up_after
         self._counters = counters
         self._say = say
+        self._section = section
 
     async def ready(self, home: int, stop: asyncio.Event) -> Replica:
         """The server to call, as soon as one is up.
@@ -120,7 +127,7 @@ class Replicas:
         if replica.failed(failure):
             self._counters.paused = (
                 f"{replica.where} {failure.reason}, {IN_A_ROW} times in a row: no calls for "
-                f"{replica.seconds_down:.0f} s; the judge gives up in {max(self._left(), 0):.0f} s"
+                f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._left(), 0):.0f} s"
             )
             self._say(self._counters.paused)
         self.check()
@@ -134,8 +141,8 @@ class Replicas:
         if self._left() <= 0:
             said = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
             raise DarklodeError(
-                f"{said}. No answer for {self._give_up_after:g} s (judge.give_up_after). What was answered before is "
-                "kept: run again to go on from there"
+                f"{said}. No answer for {self._give_up_after:g} s ({self._section}.give_up_after). What was answered "
+                "before is kept: run again to go on from there"
             )
 
     def _left(self) -> float:
