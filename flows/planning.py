@@ -6,6 +6,7 @@ from datetime import date
 from flows.steps import Step
 from pipeline.artifacts import Output, Run, digest
 from pipeline.planners.fit import FIT_PLANNER, fit_planner
+from pipeline.planners.llm_planner import LlmPlanner
 from pipeline.planners.log_planner import LogPlanner
 from pipeline.planners.plan import PLAN_QUERIES, plan_queries
 from pipeline.planners.port import Planner
@@ -39,6 +40,8 @@ def planning(run: Run, settings: PlannerSettings, through: date | None, settled:
 
 def planner_of(run: Run, settings: PlannerSettings) -> Planner:
     """The planner that the settings name."""
+    if settings.kind == "llm":
+        return LlmPlanner(settings)
     if settings.kind == "table":
         assert settings.table is not None  # the settings say so
         return TablePlanner(settings.table)
