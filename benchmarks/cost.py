@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.report import machine, markdown_table, write
 from pipeline.artifacts import Run
-from pipeline.funnel import BUILD_ORDER
+from pipeline.funnel import BUILD_ORDER, MINE_ORDER
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "collections"
 DOCS = SHARED / "opensearch-docs" / "raw"
@@ -46,10 +46,14 @@ class Measured:
 
 
 def build(docs: Path, out: Path, *options: str) -> Measured:
-    """Run `darklode build` and watch it from outside: its lines tell when a stage starts and ends."""
-    darklode = Path(sys.executable).with_name("darklode")
-    command = [str(darklode), "build", "--docs", str(docs), "--queries", str(QUERIES)]
-    command += ["--out", str(out), "--keep-all-queries", *options]
+    """Run `darklode build` and watch it."""
+    command = ["build", "--docs", str(docs), "--queries", str(QUERIES)]
+    return observed([*command, "--out", str(out), "--keep-all-queries", *options], out)
+
+
+def observed(arguments: list[str], out: Path) -> Measured:
+    """Run `darklode …` and watch it from outside: its lines tell when a stage starts and ends."""
+    command = [str(Path(sys.executable).with_name("darklode")), *arguments]
     measured, began, current = Measured(), time.perf_counter(), ""
     with tempfile.NamedTemporaryFile("w") as log, Path(log.name).open(encoding="utf-8") as said:
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -61,7 +65,7 @@ def build(docs: Path, out: Path, *options: str) -> Measured:
             _sample(watched, current, measured)
             time.sleep(SAMPLE_SECONDS)
     if process.returncode:
-        raise SystemExit(f"darklode build failed with {process.returncode}")
+        raise SystemExit(f"darklode {arguments[0]} failed with {process.returncode}")
     measured.wall = time.perf_counter() - began
     manifests = Run(str(out)).manifests()
     measured.seconds = {name: manifests[name].seconds for name in measured.redone}
@@ -72,7 +76,7 @@ def _follow(line: str, current: str, measured: Measured, now: float) -> str:
     if line.startswith("✓") and not measured.start:
         measured.start = now
     name, colon, _ = line.partition(": ")
-    if not colon or name not in BUILD_ORDER:
+    if not colon or name not in {*BUILD_ORDER, *MINE_ORDER}:
         return current
     if not measured.start:
         measured.start = now
