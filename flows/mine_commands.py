@@ -82,6 +82,9 @@ def _summarise(run: Run, settings: Settings) -> None:
     show(statistics.by_source(tables), "Triplets")
     nights = statistics.nights(tables)
     show(nights.slice(max(0, nights.num_rows - NIGHTS)), "The last days of the log")
+    verdicts = statistics.confirmed(tables)
+    if verdicts.num_rows:
+        show(verdicts, "Confirmed by the judge")
     show(statistics.graph(tables, settings.associate.max_per_query), "Associations")
     for sentence in caveats(tables):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)

@@ -23,6 +23,8 @@ TIERS = """\
 As in ScalingNote's Table 1. A larger tier holds the smaller ones; a tier is a share of the queries, drawn once and for
 all: `tier` in `triplets` is the smallest that holds the query."""
 
+CONFIRMED = "`share` is of the pairs that were looked at and whose replies could be read; an embedded judge is weak."
+
 NIGHTS = "What each day of the log held (bots left out), and the pairs that it was the first to give."
 
 GRAPH = "Of `associations`, `beyond_the_cap` lend nothing: a query takes the best {most} of each kind with evidence."
@@ -80,6 +82,7 @@ def _learned(run: Run) -> str:
 def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     most = settings.associate.max_per_query
     yield "Triplets", statistics.sources(tables), ""
+    yield "Confirmed by the judge", statistics.confirmed(tables), CONFIRMED
     yield "Tiers", statistics.tiers(tables), TIERS
     yield "Nights", statistics.nights(tables), NIGHTS
     yield "Associations", statistics.graph(tables, most), GRAPH.format(most=most or "(no cap: all)")

@@ -44,6 +44,13 @@ GRAPH = """
     FROM lenders GROUP BY kind ORDER BY kind
 """
 
+CONFIRMED = """
+    SELECT source, judge_id, count(*) AS looked_at, count(*) FILTER (relevant) AS confirmed,
+           count(*) FILTER (NOT relevant) AS refuted, count(*) FILTER (relevant IS NULL) AS unreadable,
+           count(*) FILTER (relevant) / nullif(count(relevant), 0) AS share
+    FROM mined_verdicts GROUP BY source, judge_id ORDER BY source, judge_id
+"""
+
 # ScalingNote, Table 1, for each tier with all that it holds.
 TIERS = """
     WITH tiers AS (FROM (VALUES (1, 'small'), (2, 'median'), (3, 'large')) AS t(size, tier)),
@@ -77,6 +84,11 @@ def by_source(tables: Tables) -> pa.Table:
 def nights(tables: Tables) -> pa.Table:
     """What each day of the log held, and the pairs that it was the first to give."""
     return tables.sql(NIGHTS)
+
+
+def confirmed(tables: Tables) -> pa.Table:
+    """What share of the pairs that the judge looked at it confirms, by source."""
+    return tables.sql(CONFIRMED)
 
 
 def graph(tables: Tables, most: int) -> pa.Table:
