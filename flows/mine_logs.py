@@ -145,12 +145,11 @@ def _query_steps(run: Run, settings: Settings) -> Iterator[Step]:
         lambda tables, output: associate(tables, output, settings.associate),
     )
     ranker = tools.ranker(settings, through)
+    ranked = ("log_queries",) if settings.relevance.ranker == "none" else ("log_queries", "chunks")
     yield Step(
         RELEVANCE,
         plain(settings.relevance) | {"version": ranker.version, "seed": settings.seed},
-        lambda _, output: relevance(
-            run.tables("log_queries", "chunks"), output, settings.relevance, ranker=ranker, seed=settings.seed
-        ),
+        lambda _, output: relevance(run.tables(*ranked), output, settings.relevance, ranker=ranker, seed=settings.seed),
     )
 
 
