@@ -167,7 +167,7 @@ def background(
 
 @dataclass(frozen=True)
 class SampleRun:
-    """An undisturbed build of the sample. Tests read it or copy it."""
+    """An undisturbed build or night of the sample. Tests read it or copy it."""
 
     folder: Path
     printed: str
