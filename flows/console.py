@@ -47,6 +47,7 @@ class Bars:
 
     def start(self, stage: str, reason: str) -> None:
         """Show a bar; its total is not known yet."""
+        self._drop()
         self._task = self._progress.add_task(stage, total=None, note="")
         self._progress.start()
 
@@ -57,11 +58,14 @@ class Bars:
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
         """Replace the bar by a line."""
+        self._drop()
+        console.print(line(stage, manifest, redone))
+
+    def _drop(self) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
             self._progress.stop()
             self._task = None
-        console.print(line(stage, manifest, redone))
 
     def table(self, title: str, rows: pa.Table) -> None:
         """Print it."""

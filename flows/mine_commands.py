@@ -56,6 +56,8 @@ def mine(  # noqa: PLR0913 (each is an option)
     """Mine a search log into triplets; a second call reads only what is new."""
     if date and (first or last):
         raise SettingsError("--date is one day, --from and --to are a range: give one or the other")
+    if (first is None) != (last is None):
+        raise SettingsError("--from and --to are a range: give both of them, or --date for one day")
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
     settings = load_settings(preset, config, [*(assignments or []), *extra])
     begin, end = date or first, date or last

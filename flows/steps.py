@@ -1,14 +1,14 @@
 """The one place where a stage becomes a Prefect task with artifacts."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from prefect import task
+from prefect import Task, task
 from prefect.artifacts import create_progress_artifact, create_table_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import State, TaskRun
 from prefect.logging import get_run_logger
 from prefect.states import Completed
 
@@ -17,6 +17,10 @@ from flows.reporting import reporter, summary
 from pipeline.artifacts import Manifest, Output, Plan, Run, Stage, Tables
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
+RETRY_SECONDS = (5.0, 30.0)  # before each new try
+
+LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, BrokenPipeError)
+"""What the operating system refuses, and will refuse again."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,32 @@ class Step:
         return run.plan(self.stage, self.settings, self.external())
 
 
-def run_step(run: Run, step: Step) -> Manifest:
-    """Run a step as a task of the current flow; one whose result stands is shown as cached."""
-    named = run_stage.with_options(name=step.stage.name, task_run_name=step.stage.name)
+def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> Manifest:
+    """Run a step as a task of the current flow; one whose result stands is shown as cached.
+
+    What a network file system or S3 fails at is tried again, after so many seconds each time; units that were finished
+    are not repeated.
+    """
+    named = run_stage.with_options(
+        name=step.stage.name,
+        task_run_name=step.stage.name,
+        retries=len(delays),
+        retry_delay_seconds=list(delays),
+        retry_condition_fn=may_pass,
+    )
     named(run, step)
     manifest = run.manifest(step.stage)
     assert manifest is not None
     return manifest
+
+
+def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether what made a task fail may be over soon, and if so, say it. Our own errors and mistakes never pass."""
+    error = state.data
+    if not isinstance(error, OSError) or isinstance(error, LASTING):
+        return False
+    reporter().say(f"{named.name}: {error}; it is tried again in a moment")
+    return True
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

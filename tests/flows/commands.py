@@ -8,14 +8,17 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import psutil
 
 from conftest import REPOSITORY, SAMPLE
 from flows.build_benchmark import steps
+from flows.mine_logs import steps as mine_steps
+from flows.mine_record import record
 from pipeline.artifacts import Run
 from schemas.settings import Settings
 
@@ -50,8 +53,13 @@ def build_command(out: str | Path, *options: str, docs: Path = SAMPLE, queries: 
     return [DARKLODE, "build", "--docs", str(docs), "--queries", str(queries), "--out", str(out), *options]
 
 
+def mine_command(out: str | Path, *options: str, logs: str | Path = SAMPLE, docs: str | Path = SAMPLE) -> list[str]:
+    """`darklode mine` on the sample, or on another log and other documents."""
+    return [DARKLODE, "mine", "--logs", str(logs), "--docs", str(docs), "--out", str(out), *options]
+
+
 def built(command: list[str], environment: Environment) -> str:
-    """Run a build that must succeed in silence on stderr; returns what it printed."""
+    """Run a command that must succeed in silence on stderr; returns what it printed."""
     outcome = run_command(command, environment)
     assert (outcome.code, outcome.err) == (0, ""), outcome
     return outcome.out
@@ -61,6 +69,24 @@ def build_without_prefect(url: str | Path, docs: Path, queries: Path, settings: 
     """The stages of build-benchmark without the flow around them; returns those that did not stand."""
     run, redone = Run(str(url)), []
     for step in steps(str(docs), str(queries), settings):
+        plan = step.plan(run)
+        if not plan.stands:
+            run.execute(plan, step.work)
+            redone.append(step.stage.name)
+    return redone
+
+
+def mine_without_prefect(
+    url: str | Path,
+    settings: Settings,
+    dates: Collection[date] | None = None,
+    *,
+    logs: str | Path = SAMPLE,
+    docs: str | Path = SAMPLE,
+) -> list[str]:
+    """A night of mine-logs without the flow around its stages; returns those that did not stand."""
+    run, redone = Run(str(url)), []
+    for step in mine_steps(run, record(run, str(logs), str(docs), settings), settings, dates):
         plan = step.plan(run)
         if not plan.stands:
             run.execute(plan, step.work)
@@ -141,7 +167,7 @@ def background(
 
 @dataclass(frozen=True)
 class SampleRun:
-    """An undisturbed build of the sample. Tests read it or copy it."""
+    """An undisturbed build or night of the sample. Tests read it or copy it."""
 
     folder: Path
     printed: str

@@ -16,6 +16,7 @@ from commands import (
     build_command,
     built,
     free_port,
+    mine_command,
     wait_for,
 )
 
@@ -72,3 +73,10 @@ def sample_run(served: Environment, workplace: Path) -> SampleRun:
     """The sample, built once by the command, and left alone from then on."""
     folder = workplace / "sample"
     return SampleRun(folder, built(build_command(folder), dict(served) | {"PYTHONHASHSEED": "1"}))
+
+
+@pytest.fixture(scope="session")
+def mined_run(served: Environment, workplace: Path) -> SampleRun:
+    """The sample's log, mined once by the command, and left alone from then on."""
+    folder = workplace / "mined"
+    return SampleRun(folder, built(mine_command(folder), dict(served) | {"PYTHONHASHSEED": "1"}))
