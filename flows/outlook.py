@@ -1,6 +1,7 @@
 """What a run holds, and what the next build would redo and why."""
 
-from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,7 +11,7 @@ from flows.mine_logs import steps as mine_steps
 from flows.reporting import summary
 from flows.steps import Step
 from pipeline.artifacts import Run
-from pipeline.errors import InputError
+from pipeline.errors import ArtifactError, InputError
 
 SCHEMA = pa.schema([("stage", pa.string()), ("state", pa.string()), ("result", pa.string()), ("seconds", pa.float64())])
 
@@ -20,23 +21,28 @@ def outlook(run: Run) -> pa.Table:
 
     A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
     """
-    rows = []
-    for step in _steps(run):
-        try:
-            state = step.plan(run).reason or "stands"
-        except InputError as error:
-            state = str(error)
-        manifest = run.manifest(step.stage)
-        result, seconds = (summary(manifest), manifest.seconds) if manifest else (None, None)
-        rows.append({"stage": step.stage.name, "state": state, "result": result, "seconds": seconds})
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _steps(run: Run) -> Iterable[Step]:
     mined = mine_record.recorded(run)
     if mined is None:
-        return steps(*recorded(run))
-    return mine_steps(run, *mined)
+        return _table([_row(run, step) for step in steps(*recorded(run))])
+    rows = []
+    with suppress(ArtifactError):  # a stage of mining is known when those before it are complete
+        for step in mine_steps(run, *mined):
+            rows.append(_row(run, step))
+    return _table(rows)
+
+
+def _row(run: Run, step: Step) -> dict[str, Any]:
+    try:
+        state = step.plan(run).reason or "stands"
+    except InputError as error:
+        state = str(error)
+    manifest = run.manifest(step.stage)
+    result, seconds = (summary(manifest), manifest.seconds) if manifest else (None, None)
+    return {"stage": step.stage.name, "state": state, "result": result, "seconds": seconds}
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def settings_of(run: Run) -> str:

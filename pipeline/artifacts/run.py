@@ -87,7 +87,7 @@ class Run:
         missing = [name for name in names if name not in parts]
         if missing:
             named = ", ".join(missing)
-            raise ArtifactError(f"{self.store.url} has no table {named} yet; run `darklode build` to the end")
+            raise ArtifactError(f"{self.store.url} has no table {named} yet; run its command to the end")
         return Tables(self.store, {name: parts[name] for name in names} if names else parts)
 
     def plan(self, stage: Stage, settings: Mapping[str, Any], external: Mapping[str, str] | None = None) -> Plan:
