@@ -16,7 +16,7 @@ from flows.mine_record import Sources, ask_to_learn, asked_to_learn, record
 from flows.mine_watch import tell_what_came, watch
 from flows.planning import planning
 from flows.steps import Step, run_step
-from pipeline.artifacts import Run, digest, key_of
+from pipeline.artifacts import Run, Stage, key_of
 from pipeline.association.stage import ASSOCIATE, associate
 from pipeline.chunk import CHUNK, chunk
 from pipeline.errors import SettingsError
@@ -38,6 +38,7 @@ from pipeline.mining.one_hop import OneHop
 from pipeline.mining.pairs import PAIRS_STAGE, mined_pairs
 from pipeline.mining.test_set import TEST_SET, test_set
 from pipeline.mining.triplets import MINED_TRIPLETS, mined_triplets
+from pipeline.planners.plan import PLAN_QUERIES
 from pipeline.relevance.stage import RELEVANCE, relevance
 from pipeline.relevance.verify import VERIFY, verify
 from pipeline.views import all_tables, views_sql
@@ -159,11 +160,10 @@ def _pair_steps(run: Run, settings: Settings, seed: int) -> Iterator[Step]:
     hop = OneHop(click, before=str(mining.test_from or NEVER), seed=seed)
     made = run.manifest(EVIDENCE)
     contains = made.facts["contains"] if made else {}
-    learned = {"planner": plain(settings.planner), "terms": _digest(run, "planner_terms")}
-    learned |= {"associate": plain(settings.associate), "relevance": _version(run)}
+    made_by = {stage.name: _settings_of(run, stage) for stage in (PLAN_QUERIES, ASSOCIATE, RELEVANCE)}
     yield Step(
         PAIRS_STAGE,
-        plain(click) | {"before": hop.before, "seed": seed} | learned,
+        plain(click) | {"before": hop.before, "seed": seed, "max_per_query": most} | made_by,
         lambda tables, output: mined_pairs(tables, output, hop, most=most, contains=contains),
     )
     if mining.verify_share:
@@ -204,13 +204,10 @@ def _settled_days(run: Run, table: str, column: str, through: date | None) -> st
     return key_of(until(digests(by_day(run.tables(table), table, column)), through))
 
 
-def _digest(run: Run, table: str) -> str:
-    return digest(run.parts().get(table, []))
-
-
-def _version(run: Run) -> str:
-    manifest = run.manifest(RELEVANCE)
-    return str(manifest.settings["version"]) if manifest else ""
+def _settings_of(run: Run, stage: Stage) -> dict[str, Any]:
+    """What decided a complete stage's rows besides what it read: where this changes, rows may have gone."""
+    manifest = run.manifest(stage)
+    return manifest.settings if manifest else {}
 
 
 def _dates(first: date | None, last: date | None) -> list[date] | None:
