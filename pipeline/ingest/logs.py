@@ -68,7 +68,7 @@ def log_sources(
     Raises:
         InputError: there is nothing to read, or a day has no partition.
     """
-    files = without_markers(listing(path))
+    files = without_markers(listing(path, remote=True))
     late_days = settings.late_days if is_ubi(files, settings.format) else 0
     plans = planned(partitions_of(files, settings.format), dates, known, late_days)
     return {plan.name: plan.recorded if plan.stays else plan.basis for plan in plans}

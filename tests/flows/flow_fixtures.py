@@ -61,8 +61,9 @@ def served(alone: Environment, workplace: Path) -> Iterator[Environment]:
     """The environment of a user with a Prefect server of their own, on loopback."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
+    patience = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1"}  # by default 30
     command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
-    with background(command, alone, workplace / "server.log", workplace) as process:
+    with background(command, dict(alone) | patience, workplace / "server.log", workplace) as process:
         wait_for(lambda: process.poll() is not None or answers(f"{url}/health"), "the Prefect server")
         assert process.poll() is None, (workplace / "server.log").read_text()
         yield dict(alone) | {"PREFECT_API_URL": url}

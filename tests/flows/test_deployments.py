@@ -44,7 +44,14 @@ class Site:
             self.clone,
         )
         newest = {"limit": 1, "sort": "START_TIME_DESC"}
-        return done, self.ask("/flow_runs/filter", newest | {"flow_runs": {"deployment_id": {"is_null_": False}}})[0]
+        begun = {"deployment_id": {"is_null_": False}, "start_time": {"is_null_": False}}
+        return done, self.ask("/flow_runs/filter", newest | {"flow_runs": begun})[0]
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """A deployment of mine-logs, as the server knows it."""
+        filters = {"deployments": {"name": {"any_": [name]}}, "flows": {"name": {"any_": ["mine-logs"]}}}
+        (found,) = self.ask("/deployments/filter", filters)
+        return dict(found)
 
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The API's answer."""
@@ -138,3 +145,75 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
 def stage_key(stage: str) -> str:
     """A stage's name as artifact keys have it."""
     return stage.replace("_", "-")
+
+
+# mine-logs
+
+
+def mined_days(out: str) -> list[str]:
+    return [str(day) for day in Run(out).tables().sql("SELECT DISTINCT date FROM click_evidence ORDER BY date")["date"]]
+
+
+def test_nights_are_scheduled_one_at_a_time(site: Site) -> None:
+    nightly = site.deployment("nightly")
+    assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in nightly["schedules"]] == [
+        ("0 3 * * *", "UTC")
+    ]
+    assert nightly["global_concurrency_limit"]["limit"] == 1
+    assert nightly["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+    backfill = site.deployment("backfill")
+    assert (backfill["schedules"], backfill["global_concurrency_limit"]["limit"]) == ([], 1)
+
+    filters = {"deployment_id": {"any_": [nightly["id"]]}, "state": {"type": {"any_": ["SCHEDULED"]}}}
+    due: list[str] = []
+
+    def scheduled() -> list[str]:
+        found = site.ask("/flow_runs/filter", {"flow_runs": filters, "sort": "EXPECTED_START_TIME_ASC"})
+        due[:] = [run["expected_start_time"] for run in found]
+        return due
+
+    wait_for(scheduled, "the scheduler")
+    assert all(time[10:19] == "T03:00:00" for time in due)
+    assert len({time[:10] for time in due}) == len(due)
+
+
+def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    parameters = {"parameters": {"out": out, "first": "2026-03-02", "last": "2026-03-03"}}
+    nightly = site.deployment("nightly")["id"]
+    ids = [site.ask(f"/deployments/{nightly}/create_flow_run", parameters)["id"] for _ in range(2)]
+    filters = {"flow_runs": {"id": {"any_": ids}}, "sort": "END_TIME_DESC"}
+
+    def over() -> bool:
+        return all(run["state"]["type"] in {"COMPLETED", "FAILED", "CRASHED"} for run in runs())
+
+    def runs() -> list[dict[str, Any]]:
+        return list(site.ask("/flow_runs/filter", filters))
+
+    wait_for(over, "two nights")
+    later, sooner = runs()
+    assert [later["state"]["name"], sooner["state"]["name"]] == ["Completed", "Completed"]
+    assert sooner["end_time"] <= later["start_time"]
+    assert set(site.tasks(sooner).values()) == {"Completed"}
+    assert set(site.tasks(later).values()) == {"Cached"}
+    assert mined_days(out) == ["2026-03-02", "2026-03-03"]
+
+    shown = site.artifacts(sooner)
+    assert [row["date"] for row in json.loads(shown["nights"]["data"])] == mined_days(out)
+    rows = json.loads(shown["mined-triplets"]["data"])
+    assert sum(row["triplets"] for row in rows) == Run(out).tables().rows("triplets") > 50
+    assert {row["kind"] for row in json.loads(shown["associations"]["data"])} <= {"click", "relevance"}
+    assert shown["mined-dataset-card"]["data"].encode() == Run(out).store.read("README.md")
+    assert {f"{stage_key(stage)}-funnel" for stage in site.tasks(sooner)} <= shown.keys()
+
+
+def test_a_backfill_reads_its_days_and_a_night_without_a_log_fails(site: Site, tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    done, flow_run = site.run("mine-logs/backfill", out=out, first="2026-03-02", last="2026-03-04")
+    assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
+    assert mined_days(out) == ["2026-03-02", "2026-03-03", "2026-03-04"]
+
+    done, failed = site.run("mine-logs/nightly", out=out, logs="nowhere")
+    assert (done.code, failed["state"]["name"]) == (1, "Failed")
+    assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]
+    assert mined_days(out) == ["2026-03-02", "2026-03-03", "2026-03-04"]

@@ -70,8 +70,7 @@ def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order
 
 
 OTHERS = {
-    "coec": ["click.model=coec", "click.min_ratio=1.5"],
-    "skipped": ["click.negatives=skipped"],
+    "places and skips": ["click.model=coec", "click.min_ratio=1.5", "click.negatives=skipped"],
     "no ranker": ["relevance.ranker=none"],
     "a test period": ["mining.test_from=2026-03-08"],
 }

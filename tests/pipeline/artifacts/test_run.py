@@ -296,3 +296,26 @@ def test_the_lock_is_given_back_after_an_error(run: Run) -> None:
         fail()
     with run.lock(), pytest.raises(ArtifactError), Run(run.store.url).lock():
         pass
+
+
+@pytest.mark.parametrize("before", ["nothing", "an older result"])
+def test_a_stage_that_another_process_finished_meanwhile_is_not_written_over(run: Run, before: str) -> None:
+    """As on S3, where nothing locks a run."""
+    if before == "an older result":
+        run.execute(run.plan(STAGE, {}), lambda _, output: output.write("qrels", qrels("old")))
+    winners: list[Manifest] = []
+
+    def overtaken(_tables: Tables, output: Output) -> None:
+        output.write("qrels", qrels("mine"))
+        other = Run(run.store.url)
+        winners.append(other.execute(other.plan(STAGE, {}), lambda _, theirs: theirs.write("qrels", qrels("theirs"))))
+
+    with pytest.raises(
+        ArtifactError, match=f"another process has just finished judge in {run.store.url}; run the same"
+    ):
+        run.execute(run.plan(STAGE, {}), overtaken)
+    assert [run.manifest(STAGE)] == winners
+    assert run.tables("qrels").read("qrels")["query_id"].unique().to_pylist() == ["theirs"]
+    assert run.plan(STAGE, {}).stands
+    run.execute(run.plan(STAGE, {}), lambda _, output: output.write("qrels", qrels("again")))
+    assert set(run.store.sizes("tables/qrels")) == {part.file for part in run.parts()["qrels"]}

@@ -1,0 +1,84 @@
+"""`darklode mine` with its log and its run on S3, against an S3 server on loopback."""
+
+import http.client
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+from commands import DARKLODE, Environment, built, mine_command, mine_without_prefect, run_command, tables_of
+from moto.server import ThreadedMotoServer
+
+from conftest import SAMPLE
+from flows.config import load_settings
+
+pytest_plugins = ["flow_fixtures"]
+pytestmark = pytest.mark.server
+
+KEYS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "this/is+not/a+real/secret/but+long+enough"}
+LOG, OUT = "s3://bucket/search/log", "s3://bucket/some/run"
+
+
+@pytest.fixture(scope="module")
+def s3(served: Environment) -> Iterator[Environment]:
+    """The environment of a user with an S3 server and a bucket that holds the sample's log."""
+    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    moto.start()
+    try:
+        host, port = moto.get_host_and_port()
+        connection = http.client.HTTPConnection(host, port)
+        connection.request("PUT", "/bucket")
+        assert connection.getresponse().status == 200
+        connection.close()
+        environment = dict(served) | KEYS
+        environment |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
+        environment |= {"AWS_EC2_METADATA_DISABLED": "true"}
+        logs = str(SAMPLE / "impressions")
+        pafs.copy_files(logs, path_of(LOG), pafs.LocalFileSystem(), filesystem(environment))
+        yield environment
+    finally:
+        moto.stop()
+
+
+def filesystem(environment: Environment) -> pafs.S3FileSystem:
+    return pafs.S3FileSystem(
+        endpoint_override=environment["AWS_ENDPOINT_URL"],
+        access_key=KEYS["AWS_ACCESS_KEY_ID"],
+        secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        region="us-east-1",
+    )
+
+
+def path_of(url: str) -> str:
+    return url.removeprefix("s3://")
+
+
+def fetched(environment: Environment, folder: Path) -> Path:
+    """The run, copied to a folder."""
+    folder.mkdir()
+    pafs.copy_files(path_of(OUT), str(folder), filesystem(environment), pafs.LocalFileSystem())
+    return folder
+
+
+def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Path) -> None:
+    built(mine_command(OUT, "--from", "2026-03-01", "--to", "2026-03-02", logs=LOG), s3)
+    printed = built(mine_command(OUT, "--date", "2026-03-03", logs=LOG), s3)
+    assert "\nnew in the log, or changed: 2026-03-03\n" in printed
+    assert f" {OUT}/tables/triplets/\n" in printed
+    local, days = tmp_path / "local", [date(2026, 3, number) for number in (1, 2, 3)]
+    mine_without_prefect(local, load_settings(), days, logs=SAMPLE / "impressions")
+    remote = fetched(s3, tmp_path / "remote")
+    tables = {name: data for name, data in tables_of(remote).items() if not name.startswith("funnel/")}
+    assert tables == tables_of(local)
+    assert len([name for name in tables if name.startswith("triplets/tenant=")]) > 10
+
+    shown = run_command([DARKLODE, "status", OUT], s3)
+    assert (shown.code, shown.err) == (0, "")
+    assert re.search(r"^ingest_logs +the log's files changed", shown.out, re.M)  # the days that were not asked for yet
+    assert shown.out.count(" stands ") == 12
+
+    files = [path for path in remote.rglob("*") if path.is_file()]
+    told = [KEYS["AWS_SECRET_ACCESS_KEY"].encode(), s3["AWS_ENDPOINT_URL"].encode()]
+    assert not [path for path in files if any(secret in path.read_bytes() for secret in told)]
