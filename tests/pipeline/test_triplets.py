@@ -146,6 +146,8 @@ def expected(tenant: str, world: World, n: int, margin: float) -> Iterable[Row]:
                 "negative_scores": [float(scores[chunk]) for chunk in negatives],
                 "source": "pooled",
                 "via_query_id": None,
+                "date": None,
+                "tier": None,
                 "split": split,
             }
 

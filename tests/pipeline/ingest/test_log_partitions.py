@@ -46,13 +46,22 @@ def test_what_is_no_day_is_none(name: str) -> None:
     assert date_in(name) is None
 
 
-def test_files_of_a_day_are_one_partition_and_others_one_each(tmp_path: Path) -> None:
+def test_files_of_a_day_are_one_partition_and_those_beside_them_no_log(tmp_path: Path) -> None:
     for name in ("date=2026-03-01/b.csv", "date=2026-03-01/a.csv", "more/20260301.csv", "2026-02-30/a.csv", "z.csv"):
         write(tmp_path / "log" / name, day_of(1))
     got = logs_of(tmp_path / "log", tmp_path / "run")
-    assert list(got.manifest.facts["sources"]) == ["2026-02-30/a.csv", "2026-03-01", "z.csv"]
-    assert got.manifest.facts["days"] == {"2026-03-01": [0, 1, 2]}
-    assert [part.rows for part in got.manifest.outputs["impressions"]] == [1, 3, 1]
+    assert list(got.manifest.facts["sources"]) == ["2026-03-01"]
+    assert got.manifest.facts["days"] == {"2026-03-01": [0]}
+    assert [part.rows for part in got.manifest.outputs["impressions"]] == [3]
+    assert got.manifest.funnel[0].dropped == {"not a log format": 2}
+
+
+def test_files_without_a_day_are_a_partition_each(tmp_path: Path) -> None:
+    for name in ("2026-02-30/a.csv", "z.csv"):
+        write(tmp_path / "log" / name, day_of(1))
+    got = logs_of(tmp_path / "log", tmp_path / "run")
+    assert list(got.manifest.facts["sources"]) == ["2026-02-30/a.csv", "z.csv"]
+    assert got.manifest.facts["days"] == {"2026-03-01": [0, 1]}
 
 
 def log_of_days(folder: Path, *days: int) -> Path:

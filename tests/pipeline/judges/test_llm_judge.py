@@ -200,7 +200,7 @@ def test_every_fault_is_survived(fault: str, monkeypatch: pytest.MonkeyPatch) ->
     with FakeChat() as calm:
         expected = ask(judge_of(calm))
     with FakeChat(hang_seconds=5) as server:
-        judge = judge_of(server, timeout=0.5)
+        judge = judge_of(server, timeout=2)
         assert judge.judge_id
         server.served.clear()
         server.script = lambda request: fault if request.time == 1 and "chunk 2" in request.pair else None
