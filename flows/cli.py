@@ -36,9 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(judge_commands.app)
-app.command(epilog="Example: darklode mine --logs data/sample/impressions --docs data/sample --out runs/clicks")(
-    mine_commands.mine
-)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
 SetOption = Annotated[
@@ -91,6 +88,9 @@ def build(
     if estimate:
         return
     _summarise(Run(out), settings)
+
+
+app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
 
 
 @app.command()

@@ -18,7 +18,7 @@ pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "this/is+not/a+real/secret/but+long+enough"}
-LOG, OUT = "s3://bucket/search/log", "s3://bucket/some/run"
+LOG, OUT = "s3://clicks/search/log", "s3://clicks/some/run"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def s3(served: Environment) -> Iterator[Environment]:
     try:
         host, port = moto.get_host_and_port()
         connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/bucket")
+        connection.request("PUT", "/clicks")
         assert connection.getresponse().status == 200
         connection.close()
         environment = dict(served) | KEYS
