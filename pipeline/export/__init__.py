@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.artifacts import Run, Tables
 from pipeline.errors import ExportError
 from pipeline.export.beir import beir
+from pipeline.export.mteb import mteb
 from pipeline.export.sentence_transformers import sentence_transformers
 from pipeline.export.trec import trec
 
@@ -19,12 +20,14 @@ FORMATS: dict[str, Callable[[Tables, Path], None]] = {
     "beir": beir,
     "trec": trec,
     "sentence-transformers": sentence_transformers,
+    "mteb": mteb,
 }
 
 NEEDS = {
     "beir": ("chunks", "queries", "qrels"),
     "trec": ("chunks", "queries", "qrels", "rankings"),
     "sentence-transformers": ("triplets",),
+    "mteb": ("chunks", "queries", "qrels"),
 }
 """The tables that each format is made of; a format sees no others."""
 

@@ -10,11 +10,10 @@ from pipeline.export.writing import JSON_LINES, TSV, any_row, copy, define_ids, 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 """Our name of each split, and BEIR's."""
 
-CORPUS = """
-    SELECT exported(tenant, chunk_id) AS _id,
-           concat_ws(' › ', nullif(title, ''), nullif(heading, '')) AS title,
-           text
-    FROM chunks ORDER BY tenant, chunk_id
+TITLE = "concat_ws(' › ', nullif(title, ''), nullif(heading, ''))"
+
+CORPUS = f"""
+    SELECT exported(tenant, chunk_id) AS _id, {TITLE} AS title, text FROM chunks ORDER BY tenant, chunk_id
 """
 
 QUERIES = "SELECT exported(tenant, query_id) AS _id, text FROM queries ORDER BY tenant, query_id"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import duckdb
-import yaml
 
 from pipeline.artifacts import Tables
+from pipeline.export.card import write_card
 from pipeline.export.writing import copy_parquet, require
 
 SPLITS = ("train", "validation")
@@ -73,10 +73,5 @@ def _readme(connection: duckdb.DuckDBPyConnection, folder: Path, n: int, rows: i
     counts = "SELECT count(*) FILTER (len(negatives) BETWEEN 1 AND ? - 1), count(*) FILTER (len(negatives) = 0)"
     short, bare = connection.execute(f"{counts} FROM triplets", [n]).fetchall()[0]
     text = README.format(n=n, short=short, rows=rows, bare=bare)
-    configs = [
-        {"config_name": kind, "data_files": [{"split": path.stem, "path": f"{kind}/{path.name}"} for path in files]}
-        for kind in ("triplet", "n-tuple")
-        if (files := sorted((folder / kind).glob("*.parquet")))
-    ]
-    front = yaml.safe_dump({"configs": configs}, sort_keys=False)
-    (folder / "README.md").write_text(f"---\n{front}---\n{text}", encoding="utf-8")
+    configs = {kind: {split: f"{kind}/{split}.parquet" for split in SPLITS} for kind in ("triplet", "n-tuple")}
+    write_card(folder, configs, text)
