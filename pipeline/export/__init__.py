@@ -1,6 +1,7 @@
 """A run's labels in the formats of other tools: one short file per format.
 
-The corpus of every format is the chunks: what was retrieved and judged. A new format is a function that writes a
+The corpus of a benchmark is the chunks: what was retrieved and judged. Formats made of the triplets alone serve mined
+runs too, whose passages are documents. A new format is a function that writes a
 folder, and its line in `FORMATS` and in `NEEDS`.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from pipeline.artifacts import Run, Tables
 from pipeline.errors import ExportError
 from pipeline.export.beir import beir
+from pipeline.export.flagembedding import flagembedding
 from pipeline.export.mteb import mteb
 from pipeline.export.sentence_transformers import sentence_transformers
 from pipeline.export.trec import trec
@@ -21,6 +23,7 @@ FORMATS: dict[str, Callable[[Tables, Path], None]] = {
     "trec": trec,
     "sentence-transformers": sentence_transformers,
     "mteb": mteb,
+    "flagembedding": flagembedding,
 }
 
 NEEDS = {
@@ -28,6 +31,7 @@ NEEDS = {
     "trec": ("chunks", "queries", "qrels", "rankings"),
     "sentence-transformers": ("triplets",),
     "mteb": ("chunks", "queries", "qrels"),
+    "flagembedding": ("triplets",),
 }
 """The tables that each format is made of; a format sees no others."""
 

@@ -6,7 +6,7 @@ import duckdb
 
 from pipeline.artifacts import Tables
 from pipeline.export.card import write_card
-from pipeline.export.writing import copy_parquet, require
+from pipeline.export.writing import copy_parquet, require_negatives
 
 SPLITS = ("train", "validation")
 
@@ -57,8 +57,7 @@ def sentence_transformers(tables: Tables, folder: Path) -> None:
     Raises:
         ExportError: no triplet has a negative.
     """
-    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
-    require(tables, "triplets", "len(negatives) > 0", lack)
+    require_negatives(tables)
     with tables.connect() as connection:
         n, rows = connection.execute(WIDTH).fetchall()[0]
         negatives = ", ".join(f"negatives[{place}] AS negative_{place}" for place in range(1, n + 1))

@@ -1,5 +1,6 @@
 """What the formats share: streamed files, and ids that every reader of a format splits in the same places."""
 
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -30,13 +31,20 @@ _SAFE_ID = f"""
     END
 """
 
-_IDS = """
+LABELLED = """
     SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
     SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
 """
+"""The ids of a benchmark."""
 
-_MAP = f"""
-    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ({_IDS})
+TRAINED = """
+    SELECT DISTINCT 'query' AS kind, tenant, query_id AS id FROM triplets UNION ALL
+    SELECT DISTINCT 'passage' AS kind, tenant, unnest([positive_id] || negative_ids) AS id FROM triplets
+"""
+"""The ids of triplets, whatever their passages are: chunks or documents."""
+
+_MAP = """
+    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ids
     WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
 """
 
@@ -45,6 +53,16 @@ def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options:
     """Stream the rows of an ordered query into a file; the folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")
+
+
+def append(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
+    """Add the rows of an ordered query to a file, which is made with the first of them; `options` have no header."""
+    part = path.with_name(f".{path.name}.part")
+    copy(connection, query, part, options)
+    if part.stat().st_size:
+        with part.open("rb") as rows, path.open("ab") as file:
+            shutil.copyfileobj(rows, file)
+    part.unlink()
 
 
 def any_row(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
@@ -79,15 +97,16 @@ def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield waiting.combine_chunks()
 
 
-def define_ids(connection: duckdb.DuckDBPyConnection) -> None:
-    """Define the SQL macros `safe_id(id)` and `exported(tenant, id)`.
+def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> None:
+    """Define the SQL macros `safe_id(id)` and `exported(tenant, id)` and the view `ids` (kind, tenant, id).
 
     White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
-    only: where the chunks and queries are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
+    only: where the ids are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
     as `%2F`. `urllib.parse.unquote` undoes both.
     """
     connection.execute(_SAFE_ID)
-    tenants = connection.execute(f"SELECT DISTINCT tenant FROM ({_IDS}) LIMIT 2").fetchall()
+    connection.execute(f"CREATE TEMP VIEW ids AS {ids}")
+    tenants = connection.execute("SELECT DISTINCT tenant FROM ids LIMIT 2").fetchall()
     several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
     exported = several if len(tenants) > 1 else "safe_id(id)"
     connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
@@ -95,7 +114,7 @@ def define_ids(connection: duckdb.DuckDBPyConnection) -> None:
 
 def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
-    if any_row(connection, f"FROM ({_IDS}) WHERE exported(tenant, id) <> id"):
+    if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
         copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
 
 
@@ -118,3 +137,13 @@ def require_positives(tables: Tables) -> None:
     """
     lack = "the run has no positive (no relevance above 0 in qrels), so there is nothing to score; look at `verdicts`"
     require(tables, "qrels", "relevance > 0", lack)
+
+
+def require_negatives(tables: Tables) -> None:
+    """Make sure that some triplet has a negative.
+
+    Raises:
+        ExportError: none has.
+    """
+    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
+    require(tables, "triplets", "len(negatives) > 0", lack)
