@@ -16,6 +16,7 @@ from pipeline.export.beir import beir
 from pipeline.export.flagembedding import flagembedding
 from pipeline.export.mteb import mteb
 from pipeline.export.sentence_transformers import sentence_transformers
+from pipeline.export.tevatron import tevatron
 from pipeline.export.trec import trec
 
 FORMATS: dict[str, Callable[[Tables, Path], None]] = {
@@ -24,6 +25,7 @@ FORMATS: dict[str, Callable[[Tables, Path], None]] = {
     "sentence-transformers": sentence_transformers,
     "mteb": mteb,
     "flagembedding": flagembedding,
+    "tevatron": tevatron,
 }
 
 NEEDS = {
@@ -32,6 +34,7 @@ NEEDS = {
     "sentence-transformers": ("triplets",),
     "mteb": ("chunks", "queries", "qrels"),
     "flagembedding": ("triplets",),
+    "tevatron": ("triplets",),
 }
 """The tables that each format is made of; a format sees no others."""
 
