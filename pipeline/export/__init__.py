@@ -14,6 +14,7 @@ from pipeline.artifacts import Run, Tables
 from pipeline.errors import ExportError
 from pipeline.export.beir import beir
 from pipeline.export.flagembedding import flagembedding
+from pipeline.export.msmarco import msmarco
 from pipeline.export.mteb import mteb
 from pipeline.export.sentence_transformers import sentence_transformers
 from pipeline.export.tevatron import tevatron
@@ -26,6 +27,7 @@ FORMATS: dict[str, Callable[[Tables, Path], None]] = {
     "mteb": mteb,
     "flagembedding": flagembedding,
     "tevatron": tevatron,
+    "msmarco": msmarco,
 }
 
 NEEDS = {
@@ -35,6 +37,7 @@ NEEDS = {
     "mteb": ("chunks", "queries", "qrels"),
     "flagembedding": ("triplets",),
     "tevatron": ("triplets",),
+    "msmarco": ("chunks", "queries", "qrels", "triplets"),
 }
 """The tables that each format is made of; a format sees no others."""
 

@@ -11,10 +11,7 @@ from pipeline.views import literal
 
 SPLITS = ("train", "validation", "test")
 
-QUERIES = r"""
-    SELECT exported(tenant, query_id), trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))
-    FROM queries ORDER BY tenant, query_id
-"""
+QUERIES = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
 
 QRELS = """
     SELECT concat_ws(' ', exported(tenant, query_id), '0', exported(tenant, chunk_id), relevance)

@@ -31,6 +31,8 @@ _SAFE_ID = f"""
     END
 """
 
+_ONE_LINE = r"CREATE TEMP MACRO one_line(text) AS trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))"
+
 LABELLED = """
     SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
     SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
@@ -98,13 +100,16 @@ def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 
 
 def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> None:
-    """Define the SQL macros `safe_id(id)` and `exported(tenant, id)` and the view `ids` (kind, tenant, id).
+    """Define the SQL macros `safe_id(id)`, `exported(tenant, id)` and `one_line(text)`, and the view `ids`.
+
+    The view has the columns kind, tenant and id.
 
     White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
     only: where the ids are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
     as `%2F`. `urllib.parse.unquote` undoes both.
     """
     connection.execute(_SAFE_ID)
+    connection.execute(_ONE_LINE)
     connection.execute(f"CREATE TEMP VIEW ids AS {ids}")
     tenants = connection.execute("SELECT DISTINCT tenant FROM ids LIMIT 2").fetchall()
     several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
