@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.artifacts import Run, Tables
 from pipeline.errors import ExportError
 from pipeline.export.beir import beir
+from pipeline.export.devrev import devrev
 from pipeline.export.flagembedding import flagembedding
 from pipeline.export.msmarco import msmarco
 from pipeline.export.mteb import mteb
@@ -28,6 +29,7 @@ FORMATS: dict[str, Callable[[Tables, Path], None]] = {
     "flagembedding": flagembedding,
     "tevatron": tevatron,
     "msmarco": msmarco,
+    "devrev": devrev,
 }
 
 NEEDS = {
@@ -38,6 +40,7 @@ NEEDS = {
     "flagembedding": ("triplets",),
     "tevatron": ("triplets",),
     "msmarco": ("chunks", "queries", "qrels", "triplets"),
+    "devrev": ("chunks", "queries", "qrels"),
 }
 """The tables that each format is made of; a format sees no others."""
 
