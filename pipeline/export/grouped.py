@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 import duckdb
 
-SPLITS = ("train", "validation")
+from pipeline.errors import ExportError
+from pipeline.export.writing import any_row
 
-BLOCK = 1 << 28
-"""Characters of text that are grouped at a time: DuckDB holds an aggregate's lists in memory."""
+BLOCK = 1 << 27
+"""Bytes of text that are grouped at a time: DuckDB holds an aggregate's lists in memory."""
 
 _BLOCKS = """
     CREATE TEMP TABLE query_blocks AS
     WITH sizes AS (
         SELECT split, tenant, query_id,
-               sum(length(positive) + coalesce(list_sum(list_transform(negatives, lambda t: length(t))), 0)) AS size
+               sum(strlen(positive) + coalesce(list_sum(list_transform(negatives, lambda t: strlen(t))), 0)) AS size
         FROM triplets GROUP BY split, tenant, query_id
     )
     SELECT split, tenant, query_id,
@@ -67,12 +68,19 @@ def grouped(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
 
     Yields:
         The split that the block belongs to.
+
+    Raises:
+        ExportError: no query of any block has a negative; at the end.
     """
     connection.execute(_BLOCKS.format(size=BLOCK))
     blocks = connection.execute("SELECT DISTINCT split, block FROM query_blocks ORDER BY split, block").fetchall()
+    usable = False
     for split, block in blocks:
         connection.execute(_GROUPED, {"split": split, "block": block})
+        usable = usable or any_row(connection, "FROM grouped WHERE len(negatives) > 0")
         yield split
+    if not usable:
+        raise ExportError("every negative of the triplets is a positive of its query elsewhere; look at `triplets`")
 
 
 def bare(connection: duckdb.DuckDBPyConnection) -> int:

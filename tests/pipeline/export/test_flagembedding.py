@@ -13,6 +13,7 @@ from triplet_rows import triplet_rows
 
 from conftest import put
 from pipeline.artifacts import Run
+from pipeline.errors import ExportError
 from pipeline.export import export, grouped
 
 SIZE = 4
@@ -77,6 +78,15 @@ def test_mined_triplets_without_scores_are_rows_without_scores(run: Run, tmp_pat
     rows = lines(tmp_path / "out" / "train.jsonl")
     assert [list(row) for row in rows] == [["query", "pos", "neg", "prompt", "type"]] * 2
     assert "no `pos_scores`" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_run_of_which_no_row_can_be_made_is_refused(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="run `darklode build` or `darklode mine` to the end"):
+        export(run, "flagembedding", tmp_path / "out")
+    put(run, "triplets", triplet_rows([("q", "a", ["b"]), ("q", "b", ["a"])]))
+    with pytest.raises(ExportError, match="a positive of its query elsewhere"):
+        export(run, "flagembedding", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_blocks_do_not_show(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
