@@ -79,7 +79,7 @@ LABELS = {
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Run:
-    return finished_run(str(tmp_path / "run"))
+    return finished_run(str(tmp_path / "run's [folder]"))
 
 
 @pytest.mark.parametrize("name", WITHHOLDABLE)
