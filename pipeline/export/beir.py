@@ -5,7 +5,8 @@ from pathlib import Path
 import duckdb
 
 from pipeline.artifacts import Tables
-from pipeline.export.writing import JSON_LINES, TSV, any_row, copy, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import JSON_LINES, TSV, any_row, copy, require_positives
 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 """Our name of each split, and BEIR's."""

@@ -7,7 +7,8 @@ import duckdb
 from pipeline.artifacts import Tables
 from pipeline.export.beir import TITLE
 from pipeline.export.card import write_card
-from pipeline.export.writing import copy_parquet, define_ids, require, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import copy_parquet, require
 
 FILES = {
     "annotated_queries": {"train": "annotated_queries.parquet"},

@@ -6,7 +6,8 @@ import duckdb
 
 from pipeline.artifacts import Tables
 from pipeline.export.beir import SPLITS
-from pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import LINES, any_row, copy, require_positives
 
 COLLECTION = "SELECT exported(tenant, chunk_id), one_line(text) FROM chunks ORDER BY tenant, chunk_id"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from pipeline.artifacts import Tables
 from pipeline.export.beir import TITLE
 from pipeline.export.card import Files, write_card
-from pipeline.export.writing import copy_parquet, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import copy_parquet, require_positives
 
 SPLITS = ("train", "validation", "test")
 

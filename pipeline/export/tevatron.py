@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pipeline.artifacts import Tables
 from pipeline.export.grouped import bare, grouped
-from pipeline.export.writing import JSON_LINES, TRAINED, append, copy, define_ids, require_negatives, write_id_map
+from pipeline.export.ids import TRAINED, define_ids, write_id_map
+from pipeline.export.writing import JSON_LINES, append, copy, require_negatives
 
 _PASSAGES = "list_transform({of}, lambda p: {{'docid': exported(tenant, p.id), 'title': '', 'text': p.text}})"
 _IDS = "list_transform({of}, lambda p: exported(tenant, p.id))"

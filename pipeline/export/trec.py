@@ -6,7 +6,8 @@ from urllib.parse import quote
 import duckdb
 
 from pipeline.artifacts import Tables
-from pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import LINES, any_row, copy, require_positives
 from pipeline.views import literal
 
 SPLITS = ("train", "validation", "test")
