@@ -145,9 +145,13 @@ def export_command(
     run: RunArgument,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     to: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    withhold_test: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Another one, for the labels of the test split: --to is without them."),
+    ] = None,
 ) -> None:
     """Write a run in a format that evaluators and trainers read."""
-    for path in export(_existing(run), form, to):
+    for path in export(_existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import duckdb
 
 from pipeline.artifacts import Tables
-from pipeline.export.writing import JSON_LINES, TSV, any_row, copy, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import JSON_LINES, TSV, any_row, copy, require_positives
 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 """Our name of each split, and BEIR's."""
 
-CORPUS = """
-    SELECT exported(tenant, chunk_id) AS _id,
-           concat_ws(' › ', nullif(title, ''), nullif(heading, '')) AS title,
-           text
-    FROM chunks ORDER BY tenant, chunk_id
+TITLE = "concat_ws(' › ', nullif(title, ''), nullif(heading, ''))"
+
+CORPUS = f"""
+    SELECT exported(tenant, chunk_id) AS _id, {TITLE} AS title, text FROM chunks ORDER BY tenant, chunk_id
 """
 
 QUERIES = "SELECT exported(tenant, query_id) AS _id, text FROM queries ORDER BY tenant, query_id"

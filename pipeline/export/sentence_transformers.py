@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import duckdb
-import yaml
 
 from pipeline.artifacts import Tables
-from pipeline.export.writing import copy_parquet, require
+from pipeline.export.card import write_card
+from pipeline.export.writing import copy_parquet, require_negatives
 
 SPLITS = ("train", "validation")
 
@@ -57,8 +57,7 @@ def sentence_transformers(tables: Tables, folder: Path) -> None:
     Raises:
         ExportError: no triplet has a negative.
     """
-    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
-    require(tables, "triplets", "len(negatives) > 0", lack)
+    require_negatives(tables)
     with tables.connect() as connection:
         n, rows = connection.execute(WIDTH).fetchall()[0]
         negatives = ", ".join(f"negatives[{place}] AS negative_{place}" for place in range(1, n + 1))
@@ -73,10 +72,5 @@ def _readme(connection: duckdb.DuckDBPyConnection, folder: Path, n: int, rows: i
     counts = "SELECT count(*) FILTER (len(negatives) BETWEEN 1 AND ? - 1), count(*) FILTER (len(negatives) = 0)"
     short, bare = connection.execute(f"{counts} FROM triplets", [n]).fetchall()[0]
     text = README.format(n=n, short=short, rows=rows, bare=bare)
-    configs = [
-        {"config_name": kind, "data_files": [{"split": path.stem, "path": f"{kind}/{path.name}"} for path in files]}
-        for kind in ("triplet", "n-tuple")
-        if (files := sorted((folder / kind).glob("*.parquet")))
-    ]
-    front = yaml.safe_dump({"configs": configs}, sort_keys=False)
-    (folder / "README.md").write_text(f"---\n{front}---\n{text}", encoding="utf-8")
+    configs = {kind: {split: f"{kind}/{split}.parquet" for split in SPLITS} for kind in ("triplet", "n-tuple")}
+    write_card(folder, configs, text)

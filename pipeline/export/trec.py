@@ -6,15 +6,13 @@ from urllib.parse import quote
 import duckdb
 
 from pipeline.artifacts import Tables
-from pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from pipeline.export.ids import define_ids, write_id_map
+from pipeline.export.writing import LINES, any_row, copy, require_positives
 from pipeline.views import literal
 
 SPLITS = ("train", "validation", "test")
 
-QUERIES = r"""
-    SELECT exported(tenant, query_id), trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))
-    FROM queries ORDER BY tenant, query_id
-"""
+QUERIES = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
 
 QRELS = """
     SELECT concat_ws(' ', exported(tenant, query_id), '0', exported(tenant, chunk_id), relevance)

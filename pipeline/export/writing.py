@@ -1,5 +1,6 @@
-"""What the formats share: streamed files, and ids that every reader of a format splits in the same places."""
+"""What the formats share: streamed files, and the refusal of a run that has nothing for them."""
 
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -19,32 +20,21 @@ LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
 
 ROW_GROUP = 8192
 
-# All that str.split() splits at, the quote that csv readers swallow, and the escape itself.
-_UNSAFE = r"[\p{Cc}\p{Z}\x22%]"
-
-_SAFE_ID = f"""
-    CREATE TEMP MACRO safe_id(id) AS CASE
-        WHEN NOT regexp_matches(id, '{_UNSAFE}') THEN id
-        ELSE array_to_string(list_transform(
-            string_split(id, ''), lambda c: CASE WHEN regexp_matches(c, '{_UNSAFE}') THEN url_encode(c) ELSE c END), '')
-    END
-"""
-
-_IDS = """
-    SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
-    SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
-"""
-
-_MAP = f"""
-    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ({_IDS})
-    WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
-"""
-
 
 def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
     """Stream the rows of an ordered query into a file; the folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")
+
+
+def append(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
+    """Add the rows of an ordered query to a file, which is made with the first of them; `options` have no header."""
+    part = path.with_name(f".{path.name}.part")
+    copy(connection, query, part, options)
+    if part.stat().st_size:
+        with part.open("rb") as rows, path.open("ab") as file:
+            shutil.copyfileobj(rows, file)
+    part.unlink()
 
 
 def any_row(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
@@ -79,26 +69,6 @@ def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield waiting.combine_chunks()
 
 
-def define_ids(connection: duckdb.DuckDBPyConnection) -> None:
-    """Define the SQL macros `safe_id(id)` and `exported(tenant, id)`.
-
-    White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
-    only: where the chunks and queries are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
-    as `%2F`. `urllib.parse.unquote` undoes both.
-    """
-    connection.execute(_SAFE_ID)
-    tenants = connection.execute(f"SELECT DISTINCT tenant FROM ({_IDS}) LIMIT 2").fetchall()
-    several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
-    exported = several if len(tenants) > 1 else "safe_id(id)"
-    connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
-
-
-def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
-    if any_row(connection, f"FROM ({_IDS}) WHERE exported(tenant, id) <> id"):
-        copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
-
-
 def require(tables: Tables, table: str, condition: str, lack: str) -> None:
     """Make sure that a table has a row that meets an SQL condition.
 
@@ -118,3 +88,13 @@ def require_positives(tables: Tables) -> None:
     """
     lack = "the run has no positive (no relevance above 0 in qrels), so there is nothing to score; look at `verdicts`"
     require(tables, "qrels", "relevance > 0", lack)
+
+
+def require_negatives(tables: Tables) -> None:
+    """Make sure that some triplet has a negative.
+
+    Raises:
+        ExportError: none has.
+    """
+    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
+    require(tables, "triplets", "len(negatives) > 0", lack)

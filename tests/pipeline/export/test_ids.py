@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import put
 from pipeline.artifacts import Run
 from pipeline.export import export
-from pipeline.export.writing import define_ids
+from pipeline.export.ids import define_ids
 from schemas.tables import CHUNKS, QRELS, QUERIES
 
 HOSTILE = [

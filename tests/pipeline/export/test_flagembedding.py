@@ -1,0 +1,100 @@
+"""FlagEmbedding is not installed here: `group` reads as its AbsEmbedderTrainDataset does."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset, load_dataset
+from finished_run import FUSED, QUERY_TEXTS, TENANTS, finished_run
+from triplet_rows import triplet_rows
+
+from conftest import put
+from pipeline.artifacts import Run
+from pipeline.errors import ExportError
+from pipeline.export import export, grouped
+
+SIZE = 4
+
+
+def load(file: Path, cache: Path) -> Dataset:
+    return load_dataset("json", data_files=str(file), split="train", cache_dir=str(cache))
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().decode().split("\n")[:-1]]
+
+
+def group(row: dict[str, Any]) -> tuple[list[str], list[float]]:
+    """A training group of SIZE: one positive, then negatives, some of them twice if they are too few."""
+    assert isinstance(row["pos"], list)
+    assert isinstance(row["neg"], list)
+    drawn = random.Random(0)
+    positive = drawn.randrange(len(row["pos"]))
+    negatives = drawn.sample(list(range(len(row["neg"]))) * SIZE, SIZE - 1)
+    texts = [row["pos"][positive], *(row["neg"][place] for place in negatives)]
+    scores = [row["pos_scores"][positive], *(row["neg_scores"][place] for place in negatives)]
+    return texts, scores
+
+
+def test_each_query_is_one_row_that_its_reader_takes(tmp_path: Path) -> None:
+    export(finished_run(str(tmp_path / "run")), "flagembedding", tmp_path / "out")
+    for split, query in (("train", 0), ("validation", 2)):
+        rows = load(tmp_path / "out" / f"{split}.jsonl", tmp_path / "cache")
+        assert set(rows.column_names) == {"query", "pos", "neg", "pos_scores", "neg_scores", "prompt", "type"}
+        assert rows["query"] == [QUERY_TEXTS[query]] * len(TENANTS)
+        for row in rows:
+            assert row["pos"] == ["one\n\n- a list\ttab", "naïve ☃ \\n"]
+            assert row["neg"] == ['He said "no"', "plain"]
+            assert row["pos_scores"] == pytest.approx([FUSED[0], FUSED[2]])
+            assert row["neg_scores"] == pytest.approx([FUSED[1], FUSED[3]])
+            assert row["type"] == "normal"
+            texts, scores = group(row)
+            assert len(texts) == len(scores) == SIZE
+            assert all(isinstance(score, float) for score in scores)
+
+
+def test_negatives_are_those_of_all_triplets_without_the_positives(run: Run, tmp_path: Path) -> None:
+    given = [("q", "a", ["n1", "b", "n2"]), ("q", "b", ["n3", "n1", "a'"]), ("bare", "c", []), ("bare", "d", [])]
+    # A query that only has another one's positive as its negative, and one of whose positives has none.
+    given += [("own", "e", ["f"]), ("own", "f", []), ("half", "g", ["n4"]), ("half", "h", [])]
+    put(run, "triplets", triplet_rows(given))
+    export(run, "flagembedding", tmp_path / "out")
+    rows = {row["query"]: row for row in lines(tmp_path / "out" / "train.jsonl")}
+    assert list(rows) == ["what is half?", "what is q?"]
+    assert rows["what is q?"]["pos"] == ["text of a", "text of b"]
+    assert rows["what is q?"]["neg"] == ["text of n1", "text of n3", "text of n2"]
+    assert rows["what is q?"]["neg_scores"] == pytest.approx([0.9, 0.9, 0.7])
+    assert rows["what is half?"]["pos"] == ["text of g", "text of h"]
+    assert "2 queries have no negative" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_mined_triplets_without_scores_are_rows_without_scores(run: Run, tmp_path: Path) -> None:
+    mined = triplet_rows([("q", "doc/1", ["doc/2"])], source="click_one_hop", scored=False)
+    put(run, "triplets", pa.concat_tables([mined, triplet_rows([("p", "doc/1", ["doc/2"])])]))
+    export(run, "flagembedding", tmp_path / "out")
+    rows = lines(tmp_path / "out" / "train.jsonl")
+    assert [list(row) for row in rows] == [["query", "pos", "neg", "prompt", "type"]] * 2
+    assert "no `pos_scores`" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_run_of_which_no_row_can_be_made_is_refused(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="run `darklode build` or `darklode mine` to the end"):
+        export(run, "flagembedding", tmp_path / "out")
+    put(run, "triplets", triplet_rows([("q", "a", ["b"]), ("q", "b", ["a"])]))
+    with pytest.raises(ExportError, match="a positive of its query elsewhere"):
+        export(run, "flagembedding", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_blocks_do_not_show(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"q{n % 7}", f"p{n}", [f"n{n + place}" for place in range(n % 4)]) for n in range(40)]
+    put(run, "triplets", pa.concat_tables([triplet_rows(rows, split=split) for split in ("train", "validation")]))
+    export(run, "flagembedding", tmp_path / "whole")
+    monkeypatch.setattr(grouped, "BLOCK", 300)
+    export(run, "flagembedding", tmp_path / "blocks")
+    for file in ("train.jsonl", "validation.jsonl", "README.md"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "blocks" / file).read_bytes()
+    assert len(lines(tmp_path / "whole" / "train.jsonl")) == 7
