@@ -4,8 +4,8 @@ from pipeline.artifacts import Tables
 
 NO_NEGATIVE = "SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets"
 STRANGERS = """
-    SELECT positive_id FROM mined_pairs p ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
-    ORDER BY positive_id LIMIT 1
+    SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
+    ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
 """
 
 
@@ -20,17 +20,15 @@ def caveats(tables: Tables) -> list[str]:
 
 
 def _without_text(tables: Tables) -> str:
-    pairs = tables.rows("mined_pairs")
-    missing = pairs - tables.rows("triplets")
-    strangers = tables.sql(STRANGERS)["positive_id"].to_pylist()
-    if not missing or not strangers:
+    pairs, (strangers,) = tables.rows("mined_pairs"), tables.sql(STRANGERS).to_pylist()
+    missing = strangers["pairs"]
+    if not missing:
         return ""
-    which = (
-        f"None of {pairs:,} pairs has a triplet" if missing == pairs else f"{missing:,} of {pairs:,} pairs have none"
-    )
+    all_of_them = f"None of {pairs:,} pairs has a triplet"
+    which = all_of_them if missing == pairs else f"{missing:,} of {pairs:,} pairs have no triplet"
     return (
-        f"{which}: the documents hold no text for their positives, such as {strangers[0]!r}. The log's ids must be the "
-        "documents' doc_id (ingest.documents.columns.doc_id, logs.columns.doc_id)."
+        f"{which}: the documents hold no text for their positives, such as {strangers['example']!r}. The log's ids "
+        "must be the documents' doc_id (ingest.documents.columns.doc_id, logs.columns.doc_id)."
     )
 
 
