@@ -31,7 +31,7 @@ from pipeline.ingest import (
 from pipeline.mining import statistics
 from pipeline.mining.card import mined_card
 from pipeline.mining.click_model import CLICK_MODEL_STAGE, click_model
-from pipeline.mining.days import by_day, digests, settled, until
+from pipeline.mining.days import digests, settled, until
 from pipeline.mining.evidence import EVIDENCE, evidence
 from pipeline.mining.log_queries import LOG_QUERIES_STAGE, log_queries
 from pipeline.mining.one_hop import OneHop
@@ -191,7 +191,7 @@ def _pair_steps(run: Run, settings: Settings, seed: int) -> Iterator[Step]:
 
 def _through(run: Run, settings: Settings) -> date | None:
     """The last day from which planner and click model learn; never one of the test period."""
-    days = [date.fromisoformat(day) for day in by_day(run.tables("impressions"), "impressions", "timestamp")]
+    days = [date.fromisoformat(day) for day in run.tables("impressions").by_day("impressions", "timestamp")]
     test_from = settings.mining.test_from
     days = [day for day in days if test_from is None or day < test_from]
     if not days:
@@ -201,7 +201,7 @@ def _through(run: Run, settings: Settings) -> date | None:
 
 
 def _settled_days(run: Run, table: str, column: str, through: date | None) -> str:
-    return key_of(until(digests(by_day(run.tables(table), table, column)), through))
+    return key_of(until(digests(run.tables(table).by_day(table, column)), through))
 
 
 def _settings_of(run: Run, stage: Stage) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import yaml
 from flows.config import resolve
 from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError
-from pipeline.mining.days import by_day
 from schemas.settings import Settings
 
 
@@ -47,7 +46,7 @@ def recorded(run: Run) -> tuple[Sources, Settings] | None:
 
 def ask_to_learn(run: Run) -> None:
     """Note the wish that planner and click model learn from all that is settled by now."""
-    days = by_day(run.tables("impressions"), "impressions", "timestamp")
+    days = run.tables("impressions").by_day("impressions", "timestamp")
     if days:
         _note(run, _inputs(run) | {"learn": max(days)})
 

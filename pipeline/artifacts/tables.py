@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 import duckdb
 import pyarrow as pa
@@ -42,6 +43,20 @@ class Tables:
     def part(self, part: Part) -> pa.Table:
         """One part's rows."""
         return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem, partitioning=None)
+
+    def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
+        """The parts of a table whose every part holds one day, by ISO date, in order; the date is read off a footer."""
+        days: dict[str, list[Part]] = {}
+        for part in self._parts[table]:
+            if part.rows:
+                days.setdefault(self._day(part, column), []).append(part)
+        return dict(sorted(days.items()))
+
+    def _day(self, part: Part, column: str) -> str:
+        footer = self.footer(part)
+        place = footer.schema.to_arrow_schema().get_field_index(column)
+        first = footer.row_group(0).column(place).statistics.min
+        return (first.date() if isinstance(first, datetime) else first).isoformat()
 
     def footer(self, part: Part) -> pq.FileMetaData:
         """One part's Parquet footer."""

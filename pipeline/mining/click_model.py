@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.artifacts import Output, Stage, Tables, digest
-from pipeline.mining.days import by_day, digests, until
+from pipeline.mining.days import digests, until
 from pipeline.mining.people import people
 from schemas.mining import ClickSettings, LogSettings
 from schemas.tables import TABLES
@@ -69,7 +69,7 @@ def click_model(
     """
     if click.model == "paper":
         return
-    days = by_day(tables, "impressions", "timestamp")
+    days = tables.by_day("impressions", "timestamp")
     with tables.connect() as connection:
         connection.execute(SEEN)
         for day in until(digests(days), through):

@@ -1,30 +1,12 @@
 """Tables whose every part holds one day: which parts are whose, and what a day's work depends on."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 
-import pyarrow.parquet as pq
-
-from pipeline.artifacts import Part, Tables, key_of
+from pipeline.artifacts import Part, key_of
 
 Days = Mapping[str, Sequence[Part]]
 """A table's parts by ISO date."""
-
-
-def by_day(tables: Tables, table: str, column: str = "date") -> dict[str, list[Part]]:
-    """A table's parts by the ISO date of their rows, in order; each part's date is read off its footer."""
-    days: dict[str, list[Part]] = {}
-    for part in tables.parts(table):
-        if part.rows:
-            days.setdefault(_day(tables, part, column), []).append(part)
-    return dict(sorted(days.items()))
-
-
-def _day(tables: Tables, part: Part, column: str) -> str:
-    footer: pq.FileMetaData = tables.footer(part)
-    place = footer.schema.to_arrow_schema().get_field_index(column)
-    first = footer.row_group(0).column(place).statistics.min
-    return (first.date() if isinstance(first, datetime) else first).isoformat()
 
 
 def digests(days: Days) -> dict[str, str]:

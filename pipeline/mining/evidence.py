@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
 from pipeline.artifacts.tables import pieces
-from pipeline.mining.days import by_day, digests
+from pipeline.mining.days import digests
 from pipeline.mining.people import people
 from schemas.mining import ClickSettings, LogSettings
 from schemas.tables import TABLES
@@ -41,7 +41,7 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
-    days = by_day(tables, "impressions", "timestamp")
+    days = tables.by_day("impressions", "timestamp")
     model = digest(tables.parts("click_model"))
     totals: list[dict[str, object]] = []
     contains: dict[str, list[str]] = {}
@@ -60,7 +60,7 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 def _contains(output: Output, unit: Unit, day: str) -> list[str]:
     """Digests of earlier versions of the day's evidence to which this one only adds: nobody has to look for losses."""
     earlier = output.earlier("click_evidence")
-    parts = by_day(earlier, "click_evidence").get(day) if earlier else None
+    parts = earlier.by_day("click_evidence").get(day) if earlier else None
     if not earlier or not parts:
         return []
     with earlier.of("click_evidence", parts).connect() as connection:

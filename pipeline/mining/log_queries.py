@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from pipeline.artifacts.tables import pieces
-from pipeline.mining.days import Days, by_day, chained, digests
+from pipeline.mining.days import Days, chained, digests
 from schemas.tables import TABLES
 
 LOG_QUERIES_STAGE = Stage("log_queries", 1, ("click_evidence", "impressions"), ("log_queries",))
@@ -30,7 +30,7 @@ def log_queries(tables: Tables, output: Output) -> None:
 
     Which these are depends on all days before: a day that comes late is looked at with all that follow it.
     """
-    days, shown = by_day(tables, "click_evidence"), by_day(tables, "impressions", "timestamp")
+    days, shown = tables.by_day("click_evidence"), tables.by_day("impressions", "timestamp")
     chain = chained(digests(days))
     known: list[pa.Table] = [TABLES["log_queries"].empty()]
     standing = [day for day, basis in chain.items() if output.stands(day, basis)]

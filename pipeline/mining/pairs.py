@@ -6,7 +6,7 @@ import duckdb
 
 from pipeline.artifacts import FunnelStep, Output, Stage, Tables
 from pipeline.artifacts.tables import pieces
-from pipeline.mining.days import Days, by_day, digests
+from pipeline.mining.days import Days, digests
 from pipeline.mining.multi_hop import multi_hop, needed
 from pipeline.mining.one_hop import OneHop
 from pipeline.mining.touched import everything, news_of, touched
@@ -51,7 +51,7 @@ def mined_pairs(
         most: lenders of a query and kind; 0: all.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
     """
-    days, mark = by_day(tables, "click_evidence"), output.unit_key("all", "")
+    days, mark = tables.by_day("click_evidence"), output.unit_key("all", "")
     read = digests(days)
     facts = output.earlier_facts
     earlier = output.earlier("mined_pairs") if facts.get("mark") == mark else None
@@ -67,7 +67,7 @@ def mined_pairs(
         needed(connection, before=hop.before)
         hop.make(connection)
         multi_hop(connection, most=most, seed=hop.seed)
-        _write(connection, output, by_day(known, "mined_pairs"))
+        _write(connection, output, known.by_day("mined_pairs"))
     output.facts |= {"mark": mark, "read": read}
     rows = sum(part.rows for part in output.parts["mined_pairs"])
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))

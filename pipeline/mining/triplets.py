@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline.artifacts import FunnelStep, Output, Part, Stage, Tables, digest, key_of
 from pipeline.artifacts.stage import partition_of
 from pipeline.artifacts.tables import pieces
-from pipeline.mining.days import by_day, digests
+from pipeline.mining.days import digests
 from schemas.mining import MiningSettings
 from schemas.tables import TRIPLETS
 
@@ -116,7 +116,7 @@ def mined_triplets(
         "median": settings.median_share,
         "validation": validation_share,
     }
-    days, totals = by_day(tables, "mined_pairs"), Counter[str]()
+    days, totals = tables.by_day("mined_pairs"), Counter[str]()
     verified = "mined_verdicts" in tables
     verdicts = digest(tables.parts("mined_verdicts")) if verified else ""
     bases, old = _bases(tables, output, verdicts), _Old(tables, output, verdicts)
@@ -157,7 +157,7 @@ class _Old:
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     """What each day's triplets depend on: its pairs, the documents that these mention, and all verdicts."""
-    days, corpus = by_day(tables, "mined_pairs"), digest(tables.parts("documents"))
+    days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
     known: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
     of = {day: [pairs, corpus] for day, pairs in digests(days).items()}
     changed = [part for day in days for part in days[day] if known.get(day, {}).get("of") != of[day]]

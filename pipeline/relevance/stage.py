@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipeline.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
+from pipeline.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from pipeline.judges.background import Background
 from pipeline.judges.port import Judge
 from pipeline.relevance.day import NO_CANDIDATE, NO_DOCUMENTS, NO_POSITIVE, DayRanker
@@ -51,7 +51,7 @@ def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ra
     told = _Told(output, tables.rows("log_queries"))
     with Tenants(tables, ranker) as tenants, Background() as background, tables.connect() as connection:
         by_day = DayRanker(tenants, background, connection, settings, seed, told.now)
-        for day, parts in days(tables).items():
+        for day, parts in tables.by_day("log_queries").items():
             with output.unit(day, key_of(sorted(part.sha256 for part in parts), ranker.version)) as unit:
                 if not unit.done:
                     counts = Counter[str]()
@@ -60,19 +60,6 @@ def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ra
                     unit.facts = dict(counts)
             told.done(unit.facts)
         _record(output, told.counts, tenants.judges)
-
-
-def days(tables: Tables) -> dict[str, list[Part]]:
-    """The parts of `log_queries` by the ISO date of their rows, in order; a part's date is read off its footer."""
-    found: dict[str, list[Part]] = {}
-    parts = tables.parts("log_queries")
-    fragments = tables.dataset("log_queries").get_fragments() if parts else ()
-    for part, fragment in zip(parts, fragments, strict=True):
-        if part.rows:
-            place = fragment.physical_schema.get_field_index("date")
-            first = fragment.metadata.row_group(0).column(place).statistics.min
-            found.setdefault(first.isoformat(), []).append(part)
-    return dict(sorted(found.items()))
 
 
 @dataclass
