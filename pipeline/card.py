@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
 from pipeline import statistics
 from pipeline.agreement import pairwise_kappa, panel_alpha
 from pipeline.artifacts import Run, Tables
-from pipeline.markdown import cell, changed_settings, markdown, software
+from pipeline.markdown import cell, closing, document, name_of
 from pipeline.views import all_tables
 from schemas.settings import Settings
 
@@ -61,15 +60,9 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
         warnings: what the reader must know, each a sentence; printed before everything else.
     """
     tables = all_tables(run)
-    name = settings.card.name or run.store.url.rsplit("/", 1)[-1]
-    front = yaml.safe_dump(_front(tables, settings, name), sort_keys=False, allow_unicode=True)
-    sections = [f"---\n{front}---", f"# {cell(name)}", *_warnings(tables, warnings)]
-    for title, table, note in _tables(tables, settings):
-        if table.num_rows:
-            sections += [f"## {title}", *([note] if note else []), markdown(table)]
-    sections += ["## Settings that differ from the defaults", changed_settings(settings)]
-    sections += ["## Software", software(run), "## Licence", f"`{cell(settings.card.license)}`"]
-    return "\n\n".join([*sections, "## How to read it", READING]) + "\n"
+    name = name_of(run, settings)
+    head = [f"# {cell(name)}", *_warnings(tables, warnings)]
+    return document(_front(tables, settings, name), head, _tables(tables, settings), closing(run, settings, READING))
 
 
 def _front(tables: Tables, settings: Settings, name: str) -> dict[str, Any]:

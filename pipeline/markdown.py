@@ -1,12 +1,39 @@
 """Pieces of a dataset card, as Markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import yaml
 
 from pipeline.artifacts import Run
 from schemas.settings import Settings
+
+
+def document(
+    front: Mapping[str, Any], sections: Sequence[str], tables: Iterable[tuple[str, pa.Table, str]], last: Sequence[str]
+) -> str:
+    """A card: front matter, what comes first, each table that has rows (title, table, note), and what comes last."""
+    matter = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True)
+    found = [f"---\n{matter}---", *sections]
+    for title, table, note in tables:
+        if table.num_rows:
+            found += [f"## {title}", *([note] if note else []), markdown(table)]
+    return "\n\n".join([*found, *last]) + "\n"
+
+
+def closing(run: Run, settings: Settings, reading: str) -> list[str]:
+    """The sections with which every card ends: settings, software, licence, and how to read the run."""
+    return [
+        *("## Settings that differ from the defaults", changed_settings(settings)),
+        *("## Software", software(run), "## Licence", f"`{cell(settings.card.license)}`"),
+        *("## How to read it", reading),
+    ]
+
+
+def name_of(run: Run, settings: Settings) -> str:
+    """The dataset's name: that of the settings, or the folder's."""
+    return settings.card.name or run.store.url.rsplit("/", 1)[-1]
 
 
 def markdown(table: pa.Table) -> str:

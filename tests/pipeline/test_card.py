@@ -12,8 +12,9 @@ from finished_run import finished_run
 from conftest import put
 from pipeline import statistics
 from pipeline.artifacts import Run
-from pipeline.card import card, markdown
+from pipeline.card import card
 from pipeline.funnel import FUNNEL_STAGE, funnel
+from pipeline.markdown import markdown
 from pipeline.views import all_tables
 from schemas.settings import Settings
 from schemas.tables import POOL, QRELS, QUERIES, TRIPLETS, VERDICTS
