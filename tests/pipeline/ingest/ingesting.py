@@ -1,5 +1,6 @@
 """What the tests of ingest share: read a source into a fresh run and look at what came of it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,3 +43,13 @@ def _ingest(path: Path, run: Run, table: str, settings: dict[str, Any]) -> Inges
     (step,) = manifest.funnel
     assert step.rows_in == len(read(run, table)) + len(rejects)
     return Ingested(read(run, table), rejects, step, run)
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def lines(*rows: object) -> str:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)

@@ -1,6 +1,5 @@
 """What the tests of search logs share: write a log, read it into a run, and look at what came of it."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -36,16 +35,6 @@ class Mined:
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.rows]
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def lines(*rows: object) -> str:
-    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
 
 
 def day_of(number: int, *rows: str) -> str:

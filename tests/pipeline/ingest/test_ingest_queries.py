@@ -6,17 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ingesting import queries_of
+from ingesting import queries_of, write
 
 from pipeline.errors import InputError
 
 DAY = datetime(2024, 3, 1, 12, 30, tzinfo=UTC)
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
 
 
 def test_a_text_file_holds_one_query_a_line(tmp_path: Path) -> None:

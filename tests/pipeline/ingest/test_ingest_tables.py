@@ -8,22 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ingesting import documents_of
+from ingesting import documents_of, lines, write
 
 from pipeline.artifacts import Run
 from pipeline.errors import InputError, TooManyRejects
 from pipeline.ingest import INGEST_DOCUMENTS, ingest_documents
 from schemas.settings import IngestSettings
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def lines(*rows: object) -> str:
-    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
 
 
 def test_json_lines(tmp_path: Path) -> None:

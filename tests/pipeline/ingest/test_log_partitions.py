@@ -6,7 +6,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from log_ingesting import HEADER, Mined, day_of, logs_of, write
+from ingesting import write
+from log_ingesting import HEADER, Mined, day_of, logs_of
 
 from conftest import SAMPLE
 from pipeline.artifacts import Run

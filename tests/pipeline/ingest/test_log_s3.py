@@ -4,7 +4,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from log_ingesting import day_of, logs_of, write
+from ingesting import write
+from log_ingesting import day_of, logs_of
 
 from pipeline.artifacts import Store
 from pipeline.errors import InputError

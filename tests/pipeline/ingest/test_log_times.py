@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_ingesting import HEADER, at, logs_of, write
+from ingesting import write
+from log_ingesting import HEADER, at, logs_of
 
 from pipeline.errors import SettingsError
 

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_ingesting import lines, logs_of, write
+from ingesting import lines, write
+from log_ingesting import logs_of
 
 from conftest import SHARED
 from pipeline.errors import TooManyRejects
