@@ -314,6 +314,24 @@ class AuditSettings(Section):
     bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
 
 
+class ReviewSettings(Section):
+    """Which pairs people are asked about."""
+
+    query_share: float = Field(0.1, gt=0, le=1, description="share of the queries (DevRev-Search, 3.3: 10 %)")
+    pairs: int = Field(400, ge=0, description="most pairs of these queries, over all strata; 0: all of them")
+    shared: Share = Field(0.2, description="share of them that every reviewer labels; any other one labels the rest")
+    show_judge: bool = Field(False, description="show reviewers what the judge said: quicker, and no longer blind")
+
+
+class ValidationSettings(Section):
+    """What the judge must reach before the dataset may be published; null: not asked for."""
+
+    min_kappa: float | None = Field(None, ge=-1, le=1, description="Cohen's kappa of judge and people")
+    max_null_rate: Share | None = Field(None, description="most of the verdicts that could not be read")
+    min_recall: Share | None = Field(None, description="share of the pool's positives that the judge found")
+    bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
+
+
 class CardSettings(Section):
     """What the dataset card says that no table knows."""
 
@@ -354,5 +372,7 @@ class Settings(Section):
     planner: PlannerSettings = PlannerSettings()
     associate: AssociateSettings = AssociateSettings()
     mining: MiningSettings = MiningSettings()
+    review: ReviewSettings = ReviewSettings()
+    validation: ValidationSettings = ValidationSettings()
     card: CardSettings = CardSettings()
     runner: RunnerSettings = RunnerSettings()

@@ -51,3 +51,4 @@ def _as_array(values: object, kind: pa.DataType, length: int) -> pa.Array | pa.C
 
 TENANT = field("tenant", pa.string(), "who owns the row; tenants never meet")
 QUERY_ID = field("query_id", pa.string(), "the query, unique within its tenant")
+CHUNK_ID = field("chunk_id", pa.string(), "the chunk, unique within its tenant")

@@ -7,9 +7,8 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 import pyarrow as pa
 
 from schemas.mined_tables import MINED_TABLES
-from schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
-
-CHUNK_ID = field("chunk_id", pa.string(), "the chunk, unique within its tenant")
+from schemas.review_tables import REVIEW_TABLES
+from schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
 
 DOCUMENTS = Table(
     "documents",
@@ -392,5 +391,6 @@ TABLES: dict[str, Table] = {
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,
+        *REVIEW_TABLES,
     )
 }

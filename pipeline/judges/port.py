@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.table import QUERY_ID, TENANT
-from schemas.tables import CHUNK_ID, CHUNKS, VERDICTS
+from schemas.table import CHUNK_ID, QUERY_ID, TENANT
+from schemas.tables import CHUNKS, VERDICTS
 
 QUERY_BLOCK = 64
 """Queries judged together, and recorded together."""
