@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import interrupt, judge_commands, mine_commands
+from flows import diff_commands, interrupt, judge_commands, mine_commands
 from flows.config import DEFAULT_PRESET, load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -153,6 +153,9 @@ def export_command(
     """Write a run in a format that evaluators and trainers read."""
     for path in export(_existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
+
+
+app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()

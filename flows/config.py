@@ -155,7 +155,7 @@ def _check_keys(values: Mapping[str, Any]) -> None:
     known = known_keys()
     sections = {key.rpartition(".")[0] for key in known}
     sections |= {section.rpartition(".")[0] for section in sections} | {""}
-    for path in _leaves(values):
+    for path, _ in leaves(values):
         section, _, rest = path.partition(".")
         if section == "encoders" and rest:
             _check_encoder(path, rest)
@@ -177,9 +177,10 @@ def _check_encoder(path: str, rest: str) -> None:
         raise SettingsError(f"there is no setting {path}; {hint}")
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested sections, with its dotted name."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}"
+            yield f"{prefix}{key}", value
