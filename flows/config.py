@@ -17,6 +17,9 @@ DEFAULT_PRESET = "embedded"
 FREE = "judge.parameters."
 """Below it, keys are the server's."""
 
+BESIDES = ("paths", "preset")
+"""Keys of a settings file that are no settings: see `flows.project`."""
+
 
 def presets() -> list[str]:
     """Names of the presets that come with Darklode."""
@@ -34,8 +37,18 @@ def load_settings(
     """
     values = _preset(preset)
     if config:
-        values = merge(values, _yaml(_read(config), str(config)))
+        given = read_config(config)
+        values = merge(values, {key: value for key, value in given.items() if key not in BESIDES})
     return resolve(merge(values, overrides(assignments)))
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """A settings file's values.
+
+    Raises:
+        SettingsError: it cannot be read, or is not YAML.
+    """
+    return _yaml(_read(file), str(file))
 
 
 def overrides(assignments: Sequence[str]) -> dict[str, Any]:
