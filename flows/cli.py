@@ -29,7 +29,7 @@ from schemas.settings import Settings
 app = typer.Typer(
     name="darklode",
     help="Labelled retrieval data from documents, query logs and clicks.\n\n"
-    "Start with [bold]darklode build --docs DOCS --queries QUERIES --out RUN[/bold]; "
+    "Start with `darklode build --docs DOCS --queries QUERIES --out RUN`; "
     "a second call with the same --out does only what changed.",
     rich_markup_mode="rich",
     no_args_is_help=True,
