@@ -23,6 +23,7 @@ CLICKS = (
     "negative is one that was shown and never clicked, or that ranked lower. Nobody has read them."
 )
 WEAK, NOT_JUDGED = "weak labels", "clicks, not judgments"
+RANKER = "The ranker is the embedded scorer, which is no LLM, and weak."
 UNFINISHED_TITLE = "This run is not complete"
 
 BUILT = {
@@ -103,7 +104,8 @@ def _warnings(source: Source, weak: Sequence[str]) -> Iterator[Notice]:
     if weak:
         yield Notice(NO_LLM_TITLE, NO_LLM)
     if source.mined:
-        yield Notice(CLICKS_TITLE, CLICKS)
+        embedded = source.settings.relevance.ranker == "judge" and source.settings.judge.kind == "embedded"
+        yield Notice(CLICKS_TITLE, f"{CLICKS} {RANKER}" if embedded else CLICKS)
     said = _caveats(source)
     if said:
         yield Notice("What to know before using it", "", said, loud=False)

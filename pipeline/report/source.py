@@ -43,13 +43,14 @@ def source(run: Run, settings: Settings) -> Iterator[Source]:
         settings: the run's settings.
     """
     manifests = run.manifests()
-    mined = "ingest_logs" in manifests or "logs" in json.loads(run.store.read("inputs.json") or b"{}")
+    written = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
+    mined = "impressions" in written or "logs" in json.loads(run.store.read("inputs.json") or b"{}")
     units = {name: len(run.store.sizes(f"progress/{name}")) for name in run.store.folders("progress")}
     with all_tables(run).opened() as tables:
         yield Source(
             name_of(run, settings),
             tables,
-            frozenset(table for manifest in manifests.values() for table in manifest.outputs),
+            written,
             settings,
             manifests,
             mined,

@@ -64,11 +64,13 @@ def _estimates(rows: list[dict[str, Any]], measure: str, scale: Scale, tone: str
 
 
 def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
-    rows = table.to_pylist()
-    names = [row["retriever"] for row in rows]
-    known = [row[other] for row in rows for other in names if other != row["retriever"] and row[other] is not None]
+    names = table["retriever"].to_pylist()
+    columns = [column.to_pylist() for column in table.columns[1:]]  # in the order of the names, as the rows are
+    pairs = [(one, other) for one in range(len(names)) for other in range(len(names))]
+    known = [columns[other][one] for one, other in pairs if one != other and columns[other][one] is not None]
     shades = Scale(min(known, default=0), max(known, default=1))
-    return [Matrix(names, [[_cell(row["retriever"], other, row[other], shades) for other in names] for row in rows])]
+    cells = [_cell(names[one], names[other], columns[other][one], shades) for one, other in pairs]
+    return [Matrix(names, [cells[place : place + len(names)] for place in range(0, len(cells), len(names))])]
 
 
 def _cell(one: str, other: str, jaccard: float | None, shades: Scale) -> Cell:
