@@ -33,7 +33,8 @@ def stacked(table: pa.Table, label: str, series: Series, *, axis: str, most: int
     for row, total in zip(rows[:most], totals, strict=False):
         of_all = f" · {share(total / everything)}" if shares and everything else ""
         drawn.append(Row(number(row[label]), _parts(row, series, scale), number(total) + of_all))
-    return Chart(drawn, scale.axis(axis), legend=legend)
+    note = f"The first {most} are drawn." if len(rows) > most else ""
+    return Chart(drawn, scale.axis(axis), legend=legend, note=note)
 
 
 def _parts(row: Mapping[str, Any], series: Series, scale: Scale) -> list[Bar]:

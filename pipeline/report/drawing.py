@@ -77,7 +77,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Chart:
-    """Rows above one axis; `height` is that of a row in pixels, `legend` names the tones."""
+    """Rows above one axis; `height` is that of a row in pixels, `legend` names the tones, `note` what is left out."""
 
     rows: Sequence[Row]
     axis: Axis
@@ -85,6 +85,7 @@ class Chart:
     title: str = ""
     legend: Sequence[tuple[str, str]] = ()
     rules: Sequence[Rule] = ()
+    note: str = ""
     kind: str = "chart"
 
 

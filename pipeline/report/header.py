@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline import statistics
 from pipeline.caveats import caveats
 from pipeline.mining.caveats import caveats as mined_caveats
-from pipeline.report.numbers import number
+from pipeline.report.numbers import level, number
 from pipeline.report.source import Source
 from pipeline.report.standing import incomplete
 
@@ -79,13 +79,17 @@ def header(source: Source) -> Header:
     return Header(
         source.name,
         "Triplets mined from a search log" if source.mined else "Judged benchmark and triplets",
-        max((manifest.finished for manifest in source.manifests.values()), default="").replace("+00:00", " UTC"),
+        _time(max((manifest.finished for manifest in source.manifests.values()), default="")),
         list(_sizes(source)),
         judges[:JUDGES_NAMED],
         max(0, len(judges) - JUDGES_NAMED),
         list(_warnings(source, weak)),
         WEAK if weak else NOT_JUDGED if source.mined else "",
     )
+
+
+def _time(iso: str) -> str:
+    return f"{iso[:10]} {iso[11:16]} UTC" if iso else ""
 
 
 def _sizes(source: Source) -> Iterator[tuple[str, str]]:
@@ -108,7 +112,7 @@ def _warnings(source: Source, weak: Sequence[str]) -> Iterator[Notice]:
         yield Notice(CLICKS_TITLE, f"{CLICKS} {RANKER}" if embedded else CLICKS)
     said = _caveats(source)
     if said:
-        yield Notice("What to know before using it", "", said, loud=False)
+        yield Notice("What to know before using it", "", [level(sentence) for sentence in said], loud=False)
 
 
 def _caveats(source: Source) -> list[str]:

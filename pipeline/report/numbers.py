@@ -4,6 +4,7 @@ from datetime import date
 from unicodedata import category
 
 UNKNOWN = "unknown"
+_TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _NO_CHARACTERS = {"\ufffe", "\uffff"}
 
 
@@ -66,6 +67,11 @@ def clean(text: str) -> str:
 
 def _bad(char: str) -> bool:
     return (category(char) in {"Cc", "Cs"} and char not in "\n\t") or char in _NO_CHARACTERS
+
+
+def level(text: str) -> str:
+    """A sentence of ours that quotes a text from outside, without what turns its direction."""
+    return text.translate(_TURNS)
 
 
 def first(text: str, characters: int) -> str:

@@ -37,7 +37,7 @@ def _state(source: Source, stage: str) -> str:
     manifest = source.manifests.get(stage)
     if manifest is None:
         units = source.units.get(stage, 0)
-        return f"{MISSING}; {units:,} units of its work are on disk" if units else MISSING
+        return f"{MISSING}; units of its work on disk: {units:,}" if units else MISSING
     return COMPLETE if _reads_what_stands(source, manifest) else OLDER
 
 

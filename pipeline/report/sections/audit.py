@@ -43,7 +43,9 @@ def _dots(rows: list[dict[str, Any]], measure: str, title: str, tone: str) -> Ch
     low = min(row[f"{measure}_low"] for row in rows)
     high = max(row[f"{measure}_high"] for row in rows)
     scale = Scale.around(low, high, LEAST_SPAN)
-    return Chart(list(_estimates(rows, measure, scale, tone)), scale.axis("", 4), title=title)
+    tenants = len({row["tenant"] for row in rows} - {None})
+    note = f"The first {TENANTS} tenants are drawn." if tenants > TENANTS else ""
+    return Chart(list(_estimates(rows, measure, scale, tone)), scale.axis("", 4), title=title, note=note)
 
 
 def _estimates(rows: list[dict[str, Any]], measure: str, scale: Scale, tone: str) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import statistics
+from pipeline.funnel import funnel_of
 from pipeline.report.drawing import Axis, Bar, Chart, Row
 from pipeline.report.figure import Figure, Section
 from pipeline.report.numbers import number
@@ -70,9 +71,8 @@ SECTION = Section(
             "Funnel",
             "Each step's bar is what came in: the dark part went on, the pale part was dropped for the reasons below "
             "it; steps that count the same thing share a scale.",
-            lambda source: statistics.funnel(source.tables),
+            lambda source: funnel_of(source.manifests).drop_columns(["position"]),
             _funnel,
-            ("funnel",),
             wide=True,
             most=200,
         ),

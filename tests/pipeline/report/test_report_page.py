@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
         assert f"{stage}: not complete" in said
     for stage in STAGES[:complete]:
         assert f"{stage}: " not in said
-    assert ("search: not complete; 1 units of its work are on disk" in said) == (complete <= STAGES.index("search"))
+    assert ("search: not complete; units of its work on disk: 1" in said) == (complete <= STAGES.index("search"))
     shown = figures(root)
     assert "stages" in shown
     for key, stage in (
