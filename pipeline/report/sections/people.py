@@ -11,6 +11,11 @@ from pipeline.report.numbers import number, share
 from pipeline.report.source import Source
 
 TENANTS = 6
+AGREEMENT = """
+    tenant labels kappa cross_validated_kappa ece threshold fitted_threshold fitted_kappa true_positives
+    false_positives false_negatives true_negatives unreadable probabilities judge_id
+""".split()
+"""What is asked first comes first: the table is wide."""
 
 
 def _curves(table: pa.Table, _source: Source) -> list[Square]:
@@ -46,7 +51,7 @@ SECTION = Section(
             "Agreement with human labels",
             "The judge's labels against those that were given; fitted_kappa was fitted on these very labels and "
             "flatters, cross_validated_kappa is what to expect of new queries.",
-            lambda source: statistics.calibration(source.tables),
+            lambda source: statistics.calibration(source.tables).select(AGREEMENT),
             needs=("calibration",),
             wide=True,
             most=20,
@@ -70,6 +75,13 @@ SECTION = Section(
             most=20,
         ),
         Figure(
+            "panel-alpha",
+            "Agreement of the whole panel",
+            "Krippendorff's alpha over the pairs with two labels or more: 1 is agreement, 0 is chance.",
+            lambda source: agreement.panel_alpha(source.tables),
+            needs=("panel_verdicts",),
+        ),
+        Figure(
             "panel-agreement",
             "Agreement of the panel's judges",
             "Cohen's kappa of each two members over the pairs that both labelled: 1 is agreement, 0 is chance.",
@@ -77,13 +89,6 @@ SECTION = Section(
             needs=("panel_verdicts",),
             wide=True,
             most=20,
-        ),
-        Figure(
-            "panel-alpha",
-            "Agreement of the whole panel",
-            "Krippendorff's alpha over the pairs with two labels or more: 1 is agreement, 0 is chance.",
-            lambda source: agreement.panel_alpha(source.tables),
-            needs=("panel_verdicts",),
         ),
     ),
     of_labels=True,

@@ -260,3 +260,35 @@ def test_the_heat_map_holds_the_overlaps(run: Run) -> None:
         [("0.25", "h0"), ("1.00", "none"), ("0.75", "h9")],
         [("0.50", "h5"), ("0.75", "h9"), ("1.00", "none")],
     ]
+
+
+def test_each_tenant_has_the_threshold_that_was_fitted_for_it(chance_run: Run) -> None:
+    fitted = {"tenant 0": 0.25, "tenant 1": 0.75}
+    counts = "labels unreadable true_positives false_positives false_negatives true_negatives probabilities".split()
+    known = dict.fromkeys(counts, 9) | {"judge_id": "llm-1"}
+    rows = [known | {"tenant": tenant, "fitted_threshold": threshold} for tenant, threshold in fitted.items()]
+    put(chance_run, "calibration", pa.Table.from_pylist(rows, schema=TABLES["calibration"].schema))
+    settings = Settings(judge=JudgeSettings(threshold="fitted", human="labels.csv"))
+    root = parsed(rendered(chance_run, settings))
+    rules = {
+        line.get("x1") for line in figure(root, "verdict-probabilities").iter("line") if line.get("class") == "rule"
+    }
+    assert rules == {"25.0%", "75.0%"}
+    for row in shown(chance_run, settings)["doubtful-triplets"].table.to_pylist():
+        assert row["threshold"] == fitted[row["tenant"]]
+        side = 1 if row["doubtful"] == "positive" else -1
+        assert row["margin"] == pytest.approx(side * (row["probability"] - row["threshold"]))
+
+
+def test_the_reliability_curve_is_drawn_where_it_is(run: Run) -> None:
+    bins = [{"bin": place, "labels": 9, "lowest": 0.0, "highest": 1.0} for place in range(2)]
+    places = [(0.125, 0.25, 0.125, 0.5), (0.875, 0.75, 0.5, 0.875)]
+    names = ("mean_probability", "relevant_share", "share_low", "share_high")
+    rows = [
+        {"tenant": "a"} | one | dict(zip(names, place, strict=True)) for one, place in zip(bins, places, strict=True)
+    ]
+    put(run, "reliability", pa.Table.from_pylist(rows, schema=TABLES["reliability"].schema))
+    drawn = figure(parsed(rendered(run)), "reliability")
+    assert [(dot.get("cx"), dot.get("cy")) for dot in drawn.iter("circle")] == [("12.5%", "75.0%"), ("87.5%", "25.0%")]
+    whiskers = [line for line in drawn.iter("line") if line.get("class") == "whisker"]
+    assert [(line.get("y1"), line.get("y2")) for line in whiskers] == [("87.5%", "50.0%"), ("50.0%", "12.5%")]
