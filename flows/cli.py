@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import diff_commands, init_commands, interrupt, judge_commands, mine_commands
+from flows import diff_commands, init_commands, interrupt, judge_commands, mine_commands, report_commands
 from flows.config import load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -100,6 +100,9 @@ def build(
 
 
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
+
+
+app.command(epilog="Example: darklode report runs/first")(report_commands.report)
 
 
 @app.command()
@@ -239,6 +242,7 @@ def _summarise(run: Run, settings: Settings) -> None:
 
 
 PLACES = {
+    "report.html": "report to look at",
     "README.md": "dataset card",
     "tables/": "tables (Parquet)",
     "tables/triplets/": "triplets",

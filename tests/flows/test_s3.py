@@ -52,6 +52,12 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
         assert s3["AWS_ENDPOINT_URL"].encode() not in data, name
     assert not [secret for secret in (ACCESS, SECRET) if secret in printed + again]
 
+    page = first["report.html"]
+    assert page.count(b"<figure") > 20
+    reported = run_command([DARKLODE, "report", OUT], s3)
+    assert (reported.code, reported.out, reported.err) == (0, f"{OUT}/report.html\n", "")
+    assert objects(s3)["report.html"] == page
+
     shown = run_command([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.count(" stands ") == 11
