@@ -23,6 +23,22 @@ REVIEW_SAMPLE = Table(
     ),
 )
 
+REVIEW_STRATA = Table(
+    "review_strata",
+    ("stratum", "tenant", "retriever"),
+    "how many pairs of the run each stratum holds, by tenant, and those of them that each retriever found",
+    pa.schema(
+        [
+            field("stratum", pa.string(), "as in `review_sample`; it may be without a pair there"),
+            field("position", pa.int32(), "order of the strata, from 0: neighbours are most alike"),
+            TENANT,
+            field("retriever", pa.string(), "found by it within the pool's depth; null: by any", null=True),
+            field("verdict", pa.string(), "relevant, not relevant, unreadable or unjudged"),
+            field("pairs", pa.int64(), "pairs of the run"),
+        ]
+    ),
+)
+
 REVIEWS = Table(
     "reviews",
     ("tenant", "query_id", "chunk_id", "reviewer"),
@@ -43,4 +59,4 @@ REVIEWS = Table(
     ),
 )
 
-REVIEW_TABLES = (REVIEW_SAMPLE, REVIEWS)
+REVIEW_TABLES = (REVIEW_SAMPLE, REVIEW_STRATA, REVIEWS)
