@@ -1,0 +1,18 @@
+"""How far raters agree: kappa of two, alpha of many, and the threshold at which a judge agrees best with people.
+
+Judges and people are raters alike: calibration, the agreement of a panel and human validation take their figures here.
+"""
+
+from pipeline.raters.alpha import alpha
+from pipeline.raters.kappa import Confusion, cohens_kappa, confusion, kappa_of_table
+from pipeline.raters.threshold import cross_validated_kappa, fit_threshold
+
+__all__ = [
+    "Confusion",
+    "alpha",
+    "cohens_kappa",
+    "confusion",
+    "cross_validated_kappa",
+    "fit_threshold",
+    "kappa_of_table",
+]
