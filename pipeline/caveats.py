@@ -2,7 +2,7 @@
 
 from pipeline import statistics
 from pipeline.artifacts import Tables
-from pipeline.calibration import MIN_LABELS, MIN_OF_EACH
+from pipeline.raters import MIN_LABELS, MIN_OF_EACH
 from schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50

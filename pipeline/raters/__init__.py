@@ -5,14 +5,17 @@ Judges and people are raters alike: calibration, the agreement of a panel and hu
 
 from pipeline.raters.alpha import alpha
 from pipeline.raters.kappa import Confusion, cohens_kappa, confusion, kappa_of_table
-from pipeline.raters.threshold import cross_validated_kappa, fit_threshold
+from pipeline.raters.threshold import MIN_LABELS, MIN_OF_EACH, cross_validated_kappa, enough, fit_threshold
 
 __all__ = [
+    "MIN_LABELS",
+    "MIN_OF_EACH",
     "Confusion",
     "alpha",
     "cohens_kappa",
     "confusion",
     "cross_validated_kappa",
+    "enough",
     "fit_threshold",
     "kappa_of_table",
 ]

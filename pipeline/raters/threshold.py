@@ -7,11 +7,21 @@ from numpy.typing import NDArray
 
 from pipeline.raters.kappa import Confusion, cohens_kappa, confusion
 
+MIN_LABELS = 100
+MIN_OF_EACH = 10
+"""Fewer labelled pairs with a probability, or fewer relevant or not relevant ones, and nothing is fitted."""
+
 FOLDS = 5
 _DECIMALS = 6
 """Of a fitted threshold: no more than a judge_id shows."""
 
 _Floats = NDArray[np.float64]
+
+
+def enough(positive: NDArray[np.bool_]) -> bool:
+    """Whether so many human labels, shape (n_pairs,), can carry a curve and a threshold."""
+    yes = int(positive.sum())
+    return len(positive) >= MIN_LABELS and min(yes, len(positive) - yes) >= MIN_OF_EACH
 
 
 def fit_threshold(

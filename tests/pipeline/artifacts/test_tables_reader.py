@@ -22,7 +22,6 @@ def numbered(sizes: list[int]) -> list[pa.Table]:
         QRELS.rows(
             {name: ["x"] * size for name in ("tenant", "query_id", "chunk_id", "source")}
             | {"relevance": range(at, at + size)}
-            | {"relevance": range(at, at + size)}
         )
         for at, size in zip(starts, sizes, strict=False)
     ]
