@@ -76,6 +76,7 @@ VALIDATION = Table(
             field("tied", pa.int64(), "pairs of the sample on which reviewers are divided: without a label"),
             field("skipped", pa.int64(), "pairs of the sample that all who saw them skipped"),
             field("outside", pa.int64(), "labelled pairs that the sample does not hold: they enter no estimate"),
+            field("shown", pa.int64(), "labelled pairs whose verdict a reviewer saw: such labels flatter the judge"),
             field("verdicts", pa.int64(), "pairs of the run that were judged"),
             field("unreadable", pa.int64(), "those of them whose verdict could not be read"),
             field("null_rate", pa.float64(), "unreadable ÷ verdicts; null where nothing was judged", null=True),
@@ -112,7 +113,7 @@ VALIDATION = Table(
             field(
                 "fitted_threshold",
                 pa.float64(),
-                "the threshold of the highest kappa over the run; null for a retriever, or where too little is labelled",
+                f"the threshold of the highest kappa over the run; null for a retriever, and {_UNKNOWN}",
                 null=True,
             ),
             field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True),

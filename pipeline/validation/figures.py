@@ -46,6 +46,7 @@ def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) ->
         "tied": int((held & ~answered.labelled & (answered.votes > 0)).sum()),
         "skipped": int((held & (answered.votes == 0)).sum()),
         "outside": int((~held & answered.labelled).sum()),
+        "shown": int(sample.shown.sum()),
         "verdicts": verdicts,
         "unreadable": unreadable,
         "null_rate": unreadable / verdicts if verdicts else None,

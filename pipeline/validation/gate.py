@@ -40,12 +40,6 @@ def _reached(setting: str, value: float, asked: float) -> bool:
     return value <= asked if setting.startswith("max") else value >= asked
 
 
-def outcome(rows: Iterable[Mapping[str, Any]]) -> str:
-    """`published`, `held back` or `not asked`, from rows of `release`."""
-    passed = {row["passed"] for row in rows} - {None}
-    return "held back" if False in passed else "published" if passed else "not asked"
-
-
 def demand(rows: Iterable[Mapping[str, Any]], url: str) -> None:
     """Refuse a run that was held back.
 

@@ -45,7 +45,7 @@ class Estimate:
     missed: Figure
 
 
-def estimate(strata: Strata, queries_share: float, random: np.random.Generator) -> Estimate:
+def estimate(strata: Strata, queries_share: float, random: np.random.Generator, draws: int = DRAWS) -> Estimate:
     """Estimate the judge's precision and recall over all pairs of the strata.
 
     The values are stratified sums: of each stratum, its pairs times the share of its labelled pairs that is relevant.
@@ -60,13 +60,13 @@ def estimate(strata: Strata, queries_share: float, random: np.random.Generator) 
         queries_share: share of the queries that were sampled, 0 to 1: how far labels of one query are like one another
             matters only where other queries were left out.
         random: of the posterior draws.
+        draws: how many.
     """
     known = {side: strata.known(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
-    drawn, counted = _drawn(merged, queries_share, random), _counted(merged)
-    wrong = {side: merged.found == side for side in (True, False)}
-    seen_missed = int(merged.x[wrong[False]].sum())
-    seen_false = int((merged.n - merged.x)[wrong[True]].sum())
+    drawn, counted = _drawn(merged, queries_share, random, draws), _counted(merged)
+    seen_missed = int(merged.x[~merged.found].sum())
+    seen_false = int((merged.n - merged.x)[merged.found].sum())
     precision = missed = recall = UNKNOWN
     size = int(merged.pairs[merged.found].sum())
     if known[True] and size:
@@ -88,15 +88,15 @@ def _counted(strata: Strata) -> dict[bool, float]:
     return {side: float(positives[strata.found == side].sum()) for side in (True, False)}
 
 
-def _drawn(strata: Strata, queries_share: float, random: np.random.Generator) -> dict[bool, _Floats]:
-    """Draws of the same from the posterior, shape (DRAWS,)."""
+def _drawn(strata: Strata, queries_share: float, random: np.random.Generator, draws: int) -> dict[bool, _Floats]:
+    """Draws of the same from the posterior, shape (draws,)."""
     found = {}
     for side in (True, False):
         own = np.flatnonzero(strata.found == side)
         effect = design_effect(strata, own, queries_share)
         n, x, pairs = strata.n[own] / effect, strata.x[own] / effect, strata.pairs[own]
         prior = PRIOR / max(len(own), 1)
-        shares = random.beta(x + prior, n - x + prior, size=(DRAWS, len(own)))
+        shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
         found[side] = strata.x[own].sum() + shares @ np.maximum(pairs - strata.n[own], 0)
     return found
 

@@ -19,10 +19,10 @@ _Flags = NDArray[np.bool_]
 
 # Of several grades it is the middle one of those who found the pair relevant, the lower of two.
 LABELS = """
-    SELECT tenant, query_id, chunk_id, yes, no,
+    SELECT tenant, query_id, chunk_id, yes, no, shown,
            CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
     FROM (
-        SELECT tenant, query_id, chunk_id, count(*) FILTER (relevance > 0) AS yes,
+        SELECT tenant, query_id, chunk_id, bool_or(judge_shown) AS shown, count(*) FILTER (relevance > 0) AS yes,
                count(*) FILTER (relevance = 0) AS no,
                quantile_disc(relevance, 0.5) FILTER (relevance > 0) AS grade
         FROM reviews GROUP BY tenant, query_id, chunk_id
@@ -30,7 +30,7 @@ LABELS = """
 """
 
 ANSWERED = f"""
-    SELECT l.tenant, l.relevance, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
+    SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
            v.relevant, v.probability, v.grade,
            dense_rank() OVER (ORDER BY l.tenant, l.query_id) - 1 AS query
     FROM ({LABELS}) l
@@ -51,6 +51,7 @@ class Answered:
         query: number of the pair's query, from 0.
         stratum: position of the pair's stratum, -1 where the sample does not hold the pair.
         votes: answers that were no skips.
+        shown: a reviewer could see the judge's verdict.
         relevance: the human label, -1 where there is none.
         read: the judge's verdict could be read; only then `relevant` says what it was.
         relevant: the judge's label.
@@ -63,6 +64,7 @@ class Answered:
     query: _Counts
     stratum: _Counts
     votes: _Counts
+    shown: _Flags
     relevance: _Counts
     read: _Flags
     relevant: _Flags
@@ -84,6 +86,7 @@ class Answered:
             query=rows["query"].to_numpy(),
             stratum=pc.fill_null(rows["stratum"], -1).to_numpy().astype(np.int64),
             votes=rows["votes"].to_numpy(),
+            shown=rows["shown"].to_numpy(),
             relevance=pc.fill_null(rows["relevance"], -1).to_numpy().astype(np.int64),
             read=pc.is_valid(rows["relevant"]).to_numpy(),
             relevant=pc.fill_null(rows["relevant"], False).to_numpy(),

@@ -50,13 +50,10 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
 
 def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
     found = tables.sql(PAIRWISE)
-    names = (
-        found.group_by(["reviewer", "other"]).aggregate([]).sort_by([("reviewer", "ascending"), ("other", "ascending")])
-    )
-    for pair in names.to_pylist():
-        own = found.filter(
-            pc.and_(pc.equal(found["reviewer"], pair["reviewer"]), pc.equal(found["other"], pair["other"]))
-        )
+    names = found.select(["reviewer", "other"])
+    for pair in names.group_by(names.column_names, use_threads=False).aggregate([]).to_pylist():
+        one, two = (pc.equal(found[name], pair[name]) for name in names.column_names)
+        own = found.filter(pc.and_(one, two))
         counts = np.column_stack([own[name].to_numpy() for name in ("both", "first", "second", "neither")])
         kappa = bootstrap(counts.astype(np.float64), _kappa, resamples, seed)
         yield pair | _counts(int(counts.sum()), int(counts[:, [0, 3]].sum())) | kappa.columns("kappa")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from pipeline.artifacts import FunnelStep, Output, Stage, Store
+from pipeline.artifacts import FunnelStep, Output, Stage, Store, key_of
 from pipeline.review import Journal, standing
+from pipeline.review.journal import FOLDER
 from schemas.review_tables import REVIEWS
 
 REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
+
+
+def answers_fingerprint(store: Store) -> str:
+    """Identify a run's answers: each is a file that never changes."""
+    return key_of(sorted(store.sizes(FOLDER).items()))
 
 
 def write_reviews(store: Store, output: Output) -> None:

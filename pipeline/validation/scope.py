@@ -15,7 +15,8 @@ from pipeline.validation.labels import Answered
 from pipeline.validation.strata import Strata
 
 STRATA = """
-    SELECT position, tenant, retriever, verdict, pairs FROM review_strata ORDER BY position, tenant, retriever NULLS FIRST
+    SELECT position, tenant, retriever, verdict, pairs
+    FROM review_strata ORDER BY position, tenant, retriever NULLS FIRST
 """
 QUERIES = "SELECT tenant, count(*) AS n FROM queries GROUP BY tenant ORDER BY tenant"
 
