@@ -64,7 +64,7 @@ def _bootstrap(strata: Strata, seed: int) -> tuple[float, float]:
 def _unshared(strata: Strata, random: np.random.Generator) -> tuple[float, float]:
     n, x = strata.n, strata.x
     shares = random.beta(x + 0.5, n - x + 0.5, size=(DRAWS, len(n)))
-    total = x + shares * (strata.pairs - n)
+    total = x + random.binomial(strata.pairs - n, shares)
     low, high = np.percentile(total[:, strata.found].sum(axis=1) / total.sum(axis=1), interval.ENDS)
     return float(low), float(high)
 

@@ -49,11 +49,12 @@ def estimate(strata: Strata, queries_share: float, random: np.random.Generator, 
     """Estimate the judge's precision and recall over all pairs of the strata.
 
     The values are stratified sums: of each stratum, its pairs times the share of its labelled pairs that is relevant.
-    The intervals come from the posterior of these shares (Webber, 2013): in each stratum a beta distribution, in which
-    the sample counts as `n` ÷ design effect labels (Korn & Graubard, 1998). The prior is half a label for relevant and
-    half against, as Webber recommends, but shared by all strata of a side: half a label for each would add up over
-    thin strata to more positives than there are. Where no missed positive was seen recall may be 1, and where none of
-    the judge's positives was wrong precision may be (Brown, Cai & DasGupta, 2001).
+    The intervals come from a beta-binomial posterior (Webber, 2013): in each stratum the share has a beta distribution,
+    in which the sample counts as `n` ÷ design effect labels (Korn & Graubard, 1998), and the pairs without a label a
+    binomial one. The prior is half a label for relevant and half against, as Webber recommends, but shared by all
+    strata of a side: half a label for each would add up over thin strata to more positives than there are. Where no
+    missed positive was seen recall may be 1, and where none of the judge's positives was wrong precision may be (Brown,
+    Cai & DasGupta, 2001).
 
     Args:
         strata: may have strata without labels; see `merge_empty`.
@@ -97,7 +98,8 @@ def _drawn(strata: Strata, queries_share: float, random: np.random.Generator, dr
         n, x, pairs = strata.n[own] / effect, strata.x[own] / effect, strata.pairs[own]
         prior = PRIOR / max(len(own), 1)
         shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
-        found[side] = strata.x[own].sum() + shares @ np.maximum(pairs - strata.n[own], 0)
+        rest = random.binomial(np.maximum(pairs - strata.n[own], 0), shares)
+        found[side] = strata.x[own].sum() + rest.sum(axis=1).astype(np.float64)
     return found
 
 
