@@ -12,8 +12,9 @@ from pipeline.markdown import cell, closing, document, name_of
 from pipeline.views import all_tables
 from schemas.settings import Settings
 
+NOBODY = "no LLM and no human has judged this"
 NO_LLM = """\
-> **Warning: no LLM and no human has judged this.** The labels come from an embedded scorer, `{judges}`.
+> **Warning: {nobody}.** The labels come from an embedded scorer, `{judges}`.
 > They are weak. Never compare neural retrievers on them."""
 
 OWN_POSITIVES = """\
@@ -103,7 +104,9 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     judges = statistics.judges(tables)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
     if weak:
-        yield NO_LLM.format(judges=cell(", ".join(weak)))
+        people = validated.sources(tables).num_rows or tables.rows("reviews")
+        part = "no LLM has judged this, and people only a part of it"
+        yield NO_LLM.format(judges=cell(", ".join(weak)), nobody=part if people else NOBODY)
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
