@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
+from pipeline.raters import Confusion, cohens_kappa
+
 CUTS = np.linspace(0.3, 0.9, 61)
 
 
@@ -38,12 +40,9 @@ def kappas(judged: Judged, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     score = judged.features @ weights
     order = np.argsort(score)
     below = np.searchsorted(score[order], CUTS)
-    n, positives = len(score), int(judged.positive.sum())
-    said = n - below
-    hits = positives - np.concatenate([[0], np.cumsum(judged.positive[order])])[below]
-    agreed = (n - said - positives + 2 * hits) / n
-    chance = (said * positives + (n - said) * (n - positives)) / n**2
-    return np.asarray((agreed - chance) / (1 - chance))
+    missed = np.concatenate([[0], np.cumsum(judged.positive[order])])[below]
+    hits = judged.positive.sum() - missed
+    return cohens_kappa(Confusion(hits, len(score) - below - hits, missed, below - missed))
 
 
 def left_out(table: NDArray[np.float64]) -> list[float]:

@@ -27,6 +27,7 @@ from pipeline.errors import ArtifactError
 from pipeline.funnel import FUNNEL_STAGE, funnel
 from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, ingest_queries, source_fingerprint
 from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
+from pipeline.label import LABEL, OVERRIDING_LABEL, label
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.search import SEARCH, Factory, search
 from pipeline.split import SPLIT, split
@@ -104,6 +105,11 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         Step(POOL_STAGE, plain(settings.pool), lambda tables, output: pool(tables, output, settings.pool)),
         *_judging(settings),
+        Step(
+            OVERRIDING_LABEL if settings.labels.human_overrides else LABEL,
+            plain(settings.labels),
+            lambda tables, output: label(tables, output, settings.labels),
+        ),
         Step(
             TRIPLETS_STAGE, plain(settings.triplets), lambda tables, output: triplets(tables, output, settings.triplets)
         ),
@@ -187,7 +193,7 @@ def _judging(settings: Settings) -> list[Step]:
     def compare(tables: Tables, output: Output) -> None:
         calibrate(tables, output, given, judge_for=tools.judge_for(settings), tenant=tenant, seed=seed)
 
-    def label(tables: Tables, output: Output) -> None:
+    def ask(tables: Tables, output: Output) -> None:
         thresholds = fitted_thresholds(tables) if fitted else None
         judge(tables, output, given, judge_for=tools.judge_for(settings, thresholds), seed=seed)
 
@@ -201,7 +207,7 @@ def _judging(settings: Settings) -> list[Step]:
         Step(
             replace(stage, reads=(*stage.reads, "calibration")) if fitted else stage,
             identity | ({"seed": seed} if adaptive else {}),
-            label,
+            ask,
         ),
     ]
 

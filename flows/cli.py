@@ -11,7 +11,15 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import diff_commands, init_commands, interrupt, judge_commands, mine_commands, report_commands
+from flows import (
+    diff_commands,
+    init_commands,
+    interrupt,
+    judge_commands,
+    mine_commands,
+    report_commands,
+    validate_commands,
+)
 from flows.config import load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -114,6 +122,11 @@ def audit(run: RunArgument, assignments: SetOption = None) -> None:
         ready()
         audit_retrievers(run, overrides(assignments or []))
     _show_audit(Run(run))
+
+
+app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")(
+    validate_commands.validate
+)
 
 
 @app.command()
@@ -271,7 +284,7 @@ def guarded() -> int:
         app()
     except DarklodeError as error:
         errors.print("[red]error:[/red]", printable(str(error)), soft_wrap=True)
-        return 1
+        return error.code
     except BrokenPipeError:  # such as `| head`
         return 1
     except SystemExit as stop:  # how typer ends, having explained what it refused

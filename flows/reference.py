@@ -13,7 +13,8 @@ Made from the command line itself by `python -m flows.reference`; change the com
 `darklode COMMAND --help` says the same.
 
 RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with exit code 0 where all went well, 1 where
-something has to be mended (it says what and where), 2 where the command line itself is wrong, and 130 after Ctrl-C.
+something has to be mended (it says what and where), 2 where the command line itself is wrong, 3 where `validate` finds
+that a run may not be published, and 130 after Ctrl-C.
 """
 
 

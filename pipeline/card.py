@@ -5,15 +5,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import statistics
+from pipeline import statistics, validated
 from pipeline.agreement import pairwise_kappa, panel_alpha
 from pipeline.artifacts import Run, Tables
 from pipeline.markdown import cell, closing, document, name_of
 from pipeline.views import all_tables
 from schemas.settings import Settings
 
+NOBODY = "no LLM and no human has judged this"
 NO_LLM = """\
-> **Warning: no LLM and no human has judged this.** The labels come from an embedded scorer, `{judges}`.
+> **Warning: {nobody}.** The labels come from an embedded scorer, `{judges}`.
 > They are weak. Never compare neural retrievers on them."""
 
 OWN_POSITIVES = """\
@@ -39,6 +40,22 @@ are empty where labels are too few. All of it speaks of the pairs that people ch
 CURVE = """\
 Of pairs to which the judge gave `mean_probability`, people found `relevant_share` relevant (95 % Wilson interval)."""
 
+REVIEWED = """\
+Estimated for all pairs of the run from a stratified sample that people labelled; 95 % intervals. `recall` is of
+the pool's positives, `missed` those that the judge did not find. `kappa` is of the whole run, `sample_kappa` of the
+labelled pairs alone."""
+
+COUNTED = "Of the labelled pairs: what the judge said (rows), and what people said (columns)."
+
+OUTCOMES = {
+    "published": "Everything that was asked for was reached: the dataset may be published.",
+    "held back": "**Held back:** not everything that was asked for was reached. What is unknown does not pass.",
+    "not asked": "Nothing was asked for.",
+}
+
+STALE = """\
+> **Warning:** People reviewed other verdicts than these. `darklode validate` compares these with what they said."""
+
 AGREEMENT = "Cohen's kappa of each two members, over the pairs that both labelled."
 
 READING = """\
@@ -61,8 +78,10 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     """
     tables = all_tables(run)
     name = name_of(run, settings)
-    head = [f"# {cell(name)}", *_warnings(tables, warnings)]
-    return document(_front(tables, settings, name), head, _tables(tables, settings), closing(run, settings, READING))
+    stale = validated.stale(run)
+    head = [f"# {cell(name)}", *_warnings(tables, warnings), *([STALE] if stale else [])]
+    shown = [*_tables(tables, settings), *([] if stale else _validation(tables))]
+    return document(_front(tables, settings, name), head, shown, closing(run, settings, READING))
 
 
 def _front(tables: Tables, settings: Settings, name: str) -> dict[str, Any]:
@@ -85,7 +104,9 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     judges = statistics.judges(tables)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
     if weak:
-        yield NO_LLM.format(judges=cell(", ".join(weak)))
+        people = validated.sources(tables).num_rows or tables.rows("reviews")
+        part = "no LLM has judged this, and people only a part of it"
+        yield NO_LLM.format(judges=cell(", ".join(weak)), nobody=part if people else NOBODY)
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
@@ -106,10 +127,21 @@ def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table,
     yield "Candidates per query", statistics.pool_sizes(tables), ""
     yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), GOLDEN
+    yield "Whose labels", validated.sources(tables), "Where people labelled a pair, their label stands."
     wanted = settings.triplets.negatives
     yield "Triplets", statistics.triplets(tables, wanted), f"{wanted} negatives were asked for per positive."
     yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
     yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
+
+
+def _validation(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
+    release = validated.release(tables)
+    yield "The judge against reviewers", validated.everything(tables), REVIEWED
+    yield "Labelled pairs", validated.confusion(tables), COUNTED
+    yield "The judge against reviewers, by tenant", validated.by_tenant(tables), ""
+    yield "The judge against reviewers, by retriever", validated.by_retriever(tables), "Of the pairs that each found."
+    yield "Between reviewers", validated.reviewers(tables), "Cohen's kappa of each two, Krippendorff's alpha of all."
+    yield "Release", pa.Table.from_pylist(release), OUTCOMES[validated.outcome(release)]
 
 
 def _audit(table: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from pipeline import statistics
 from pipeline.artifacts import Tables
-from pipeline.calibration import MIN_LABELS, MIN_OF_EACH
+from pipeline.raters import MIN_LABELS, MIN_OF_EACH
 from schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
@@ -26,6 +26,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _unreadable(tables),
         _unjudged(tables),
         _uncalibrated(tables),
+        _shown(tables),
         _short(tables, settings.triplets.negatives),
     ]
     return [sentence for sentence in found if sentence]
@@ -82,6 +83,16 @@ def _uncalibrated(tables: Tables) -> str:
     return (
         f"Too few human labels of {named} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
         f"probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not."
+    )
+
+
+def _shown(tables: Tables) -> str:
+    rows = tables.sql("SELECT labelled, shown FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
+    if not rows or not rows[0]["shown"]:
+        return ""
+    return (
+        f"Of {rows[0]['labelled']:,} pairs that people reviewed they could see the judge's verdict of "
+        f"{rows[0]['shown']:,}: such labels flatter the judge."
     )
 
 

@@ -5,6 +5,7 @@ DarklodeError
 ├── InputError           a path, file or column that cannot be read at all
 │   └── TooManyRejects   so many bad rows that the mapping must be wrong
 ├── ArtifactError        a run folder that is locked, incomplete or not a run
+├── NotPublishable       a benchmark whose judge agrees too little with people
 ├── HeldBack             a night whose numbers differ too much from those before it
 ├── MissingPart          a package, server or key that a setting asks for
 └── ExportError          a run that the format cannot hold
@@ -14,7 +15,9 @@ Each message says what was wrong, where, and what to do next. A bad row is no er
 
 
 class DarklodeError(Exception):
-    """Base of all errors that a user can mend; the command line prints it without a traceback."""
+    """Base of all errors that a user can mend; the command line prints it without a traceback and ends with `code`."""
+
+    code = 1
 
 
 class SettingsError(DarklodeError):
@@ -31,6 +34,12 @@ class TooManyRejects(InputError):
 
 class ArtifactError(DarklodeError):
     """A run folder that is locked, incomplete, damaged or not a run."""
+
+
+class NotPublishable(DarklodeError):
+    """A benchmark that the release gate holds back: a figure of `validation` was not reached."""
+
+    code = 3
 
 
 class HeldBack(DarklodeError):

@@ -10,7 +10,7 @@ from schemas.tables import FUNNEL
 FUNNEL_STAGE = Stage("funnel", 1, (), ("funnel",))
 
 BUILD_ORDER = tuple(
-    "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit funnel".split()
+    "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit funnel".split()
 )
 """The stages of a build, in data order."""
 

@@ -1,4 +1,4 @@
-"""Labels for the pool: each candidate goes to the judge with its query."""
+"""Verdicts on the pool: each candidate goes to the judge with its query."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from pipeline.judges.units import Asked, Told
 from schemas.settings import JudgeSettings
 from schemas.tables import STOPPING, UNJUDGED
 
-JUDGE = Stage("judge", 2, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts", "qrels"))
+JUDGE = Stage("judge", 3, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 
 ADAPTIVE_JUDGE = replace(JUDGE, reads=(*JUDGE.reads, "rankings"), writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name))
 """The same stage with `judge.depth` adaptive."""
@@ -36,19 +36,18 @@ def judge(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int = 0,
 ) -> None:
-    """Write a verdict for every pair that is judged, and a relevance for every verdict that could be read.
+    """Write a verdict for every pair that is judged.
 
     At full depth these are all pairs of the pool, by query_id, then chunk_id; one unit is a block of queries. At
     adaptive depth they come in rounds (see `Rounds`), one unit each; what no round asked for goes to `unjudged`, and
     what is missed, as far as can be told, to `stopping`. A killed run goes on with the next unit, and a unit whose
     pairs did not change is not judged again as long as `judge_id` stands.
 
-    A relevant pair's relevance is the judge's grade, 1 where it gives none; any other's is 0, whatever its grade; a
-    verdict that is null has none. What a panel's members said is written apart.
+    What a panel's members said is written apart.
 
     Args:
         tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
-        output: takes `verdicts`, `panel_verdicts` and `qrels`; its facts name the judge's kind and ids, a panel's
+        output: takes `verdicts` and `panel_verdicts`; its facts name the judge's kind and ids, a panel's
             members, and count the labels.
         settings: the judge's kind, for the record; depth, recall and random_share.
         judge_for: builds the judge of a tenant from its chunks.
@@ -114,7 +113,8 @@ def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: Rounds) -> None
 
 
 def _record(output: Output, counts: Counter[str], total: int) -> None:
-    lost = {"unreadable reply": counts["unreadable"], "left unjudged": total - counts.total()}
-    dropped = {reason: rows for reason, rows in lost.items() if rows}
-    output.count(FunnelStep("judge", "pairs", total, "labels", total - sum(dropped.values()), dropped))
+    left = total - counts.total()
+    output.count(
+        FunnelStep("judge", "pairs", total, "verdicts", counts.total(), {"left unjudged": left} if left else {})
+    )
     output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}

@@ -294,6 +294,14 @@ class JudgeSettings(MemberSettings):
         return self
 
 
+class LabelSettings(Section):
+    """Whose labels the dataset has."""
+
+    human_overrides: bool = Field(
+        False, description="where people labelled a pair (judge.human), their label stands instead of the judge's"
+    )
+
+
 class SplitSettings(Section):
     """How queries are split."""
 
@@ -363,6 +371,7 @@ class Settings(Section):
     cache: CacheSettings = CacheSettings()
     pool: PoolSettings = PoolSettings()
     judge: JudgeSettings = JudgeSettings()
+    labels: LabelSettings = LabelSettings()
     split: SplitSettings = SplitSettings()
     triplets: TripletSettings = TripletSettings()
     audit: AuditSettings = AuditSettings()
@@ -376,3 +385,9 @@ class Settings(Section):
     validation: ValidationSettings = ValidationSettings()
     card: CardSettings = CardSettings()
     runner: RunnerSettings = RunnerSettings()
+
+    @model_validator(mode="after")
+    def _humans_are_known(self) -> Self:
+        if self.labels.human_overrides and self.judge.human is None:
+            raise ValueError("labels.human_overrides needs judge.human, a CSV of human labels")
+        return self

@@ -238,7 +238,15 @@ QRELS = Table(
     "qrels",
     ("tenant", "query_id", "chunk_id"),
     "relevance judgments in the sense of TREC; unjudged and unreadable pairs have none",
-    pa.schema([TENANT, QUERY_ID, CHUNK_ID, field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            CHUNK_ID,
+            field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant"),
+            field("source", pa.string(), "whose label it is: judge, or human where `labels.human_overrides` says so"),
+        ]
+    ),
 )
 
 UNJUDGED = Table(

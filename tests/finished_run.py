@@ -56,7 +56,8 @@ _STAGES: dict[str, tuple[tuple[str, ...], _Step]] = {
     "search": (("rankings",), ("queries", 4, "ranked chunks", 24, {})),
     "pool": (("pool",), ("queries", 4, "candidates", 16, {})),
     "calibrate": (("human_labels", "calibration", "reliability"), ("rows", 2, "rows", 2, {})),
-    "judge": (("verdicts", "panel_verdicts", "qrels"), ("candidates", 17, "verdicts", 16, {"unreadable": 1})),
+    "judge": (("verdicts", "panel_verdicts"), ("pairs", 17, "verdicts", 17, {})),
+    "label": (("qrels",), ("verdicts", 17, "labels", 16, {"unreadable": 1})),
     "triplets": (("triplets",), ("positives", 6, "triplets", 4, {"test": 2})),
     "audit": (("audit_retrievers", "audit_overlap"), ("positives", 6, "positives", 6, {})),
 }
@@ -150,7 +151,7 @@ def _verdicts(tenant: str) -> Rows:
 
 
 def _qrels(tenant: str) -> Rows:
-    return [key | {"relevance": _relevance(query, chunk)} for key, query, chunk in _pairs(tenant)]
+    return [key | {"relevance": _relevance(query, chunk), "source": "judge"} for key, query, chunk in _pairs(tenant)]
 
 
 def _triplets(tenant: str) -> Rows:

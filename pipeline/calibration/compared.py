@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-MIN_LABELS = 100
-MIN_OF_EACH = 10
-"""Fewer labelled pairs with a probability, or fewer relevant or not relevant ones, and nothing is fitted."""
+from pipeline.raters import enough
 
 
 @dataclass(frozen=True)
@@ -58,5 +56,4 @@ class Compared:
     @property
     def enough(self) -> bool:
         """Whether so many pairs can carry a curve and a threshold."""
-        yes = int(self.positive.sum())
-        return len(self.positive) >= MIN_LABELS and min(yes, len(self.positive) - yes) >= MIN_OF_EACH
+        return enough(self.positive)

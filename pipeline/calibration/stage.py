@@ -13,14 +13,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.artifacts import Output, Stage, Tables
-from pipeline.calibration.agreement import cohens_kappa, confusion, cross_validated_kappa, fit_threshold
-from pipeline.calibration.compared import MIN_LABELS, MIN_OF_EACH, Compared
+from pipeline.calibration.compared import Compared
 from pipeline.calibration.labels import human_labels
 from pipeline.calibration.reliability import Curve, reliability_curve
 from pipeline.corpora import TenantChunks
 from pipeline.errors import SettingsError
 from pipeline.judges.pairs import pair_blocks
 from pipeline.judges.port import Judge
+from pipeline.raters import (
+    MIN_LABELS,
+    MIN_OF_EACH,
+    cohens_kappa,
+    confusion,
+    cross_validated_kappa,
+    fit_threshold,
+)
 from schemas.settings import JudgeSettings
 from schemas.tables import CALIBRATION, RELIABILITY
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import yaml
 
 Files = dict[str, dict[str, str]]
@@ -25,3 +26,10 @@ def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, obje
     ]
     matter = yaml.safe_dump({**(front or {}), "configs": listed}, sort_keys=False)
     (folder / "README.md").write_text(f"---\n{matter}---\n{text}", encoding="utf-8")
+
+
+def whose_labels(connection: duckdb.DuckDBPyConnection) -> str:
+    """A paragraph on the labels that people gave, for connections that hold `qrels`; empty where there is none."""
+    counts = "SELECT count(*) FILTER (source = 'human'), count(*) FROM qrels"
+    human, labels = connection.execute(counts).fetchall()[0]
+    return f"\n{human:,} of {labels:,} labels are people's, in the place of the judge's.\n" if human else ""

@@ -6,7 +6,7 @@ import duckdb
 
 from pipeline.artifacts import Tables
 from pipeline.export.beir import TITLE
-from pipeline.export.card import write_card
+from pipeline.export.card import whose_labels, write_card
 from pipeline.export.ids import define_ids, write_id_map
 from pipeline.export.writing import copy_parquet, require
 
@@ -80,7 +80,8 @@ def devrev(tables: Tables, folder: Path) -> None:
         copy_parquet(connection, KNOWLEDGE_BASE, folder / "knowledge_base.parquet")
         copy_parquet(connection, TEST, folder / "test_queries.parquet")
         write_id_map(connection, folder)
-        write_card(folder, FILES, README.format(bare=_count(connection, BARE)), {"task_categories": ["text-retrieval"]})
+        text = README.format(bare=_count(connection, BARE)) + whose_labels(connection)
+        write_card(folder, FILES, text, {"task_categories": ["text-retrieval"]})
 
 
 def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.artifacts import Tables
 from pipeline.export.beir import TITLE
-from pipeline.export.card import Files, write_card
+from pipeline.export.card import Files, whose_labels, write_card
 from pipeline.export.ids import define_ids, write_id_map
 from pipeline.export.writing import copy_parquet, require_positives
 
@@ -57,4 +57,5 @@ def mteb(tables: Tables, folder: Path) -> None:
                 copy_parquet(connection, query.format(split=split), folder / config / f"{split}.parquet")
                 configs[config][split] = f"{config}/{split}.parquet"
         write_id_map(connection, folder)
-    write_card(folder, configs, README, {"task_categories": ["text-retrieval"], "tags": ["mteb"]})
+        text = README + whose_labels(connection)
+    write_card(folder, configs, text, {"task_categories": ["text-retrieval"], "tags": ["mteb"]})

@@ -1,4 +1,4 @@
-"""Judging in units: verdicts of a part of the pool, written with their relevance, and told as they come."""
+"""Judging in units: verdicts of a part of the pool, written and told as they come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.corpora import Digest
 from pipeline.judges.background import Background
 from pipeline.judges.panel import Panel
 from pipeline.judges.port import REPLIES, Judge, Live, check_replies
-from schemas.tables import PANEL_VERDICTS, QRELS, VERDICTS
+from schemas.tables import PANEL_VERDICTS, VERDICTS
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
@@ -67,7 +67,6 @@ class Asked:
             if not unit.done:
                 verdicts = _verdicts(judge_id, pairs, self._replies(pairs))
                 self.output.write("verdicts", verdicts)
-                self.output.write("qrels", _qrels(verdicts))
                 unit.facts = _counts(verdicts["relevant"])
         self.told.done(unit.facts)
         return unit
@@ -87,13 +86,6 @@ def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
     ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
     said = {name: replies[name] for name in REPLIES.names}
     return VERDICTS.rows(ids | said | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})
-
-
-def _qrels(verdicts: pa.Table) -> pa.Table:
-    read = verdicts.filter(pc.is_valid(verdicts["relevant"]))
-    grade = pc.max_element_wise(pc.coalesce(read["grade"], pa.scalar(1, pa.int32())), pa.scalar(1, pa.int32()))
-    relevance = pc.if_else(read["relevant"], grade, pa.scalar(0, pa.int32()))
-    return QRELS.rows({name: read[name] for name in QRELS.key} | {"relevance": relevance})
 
 
 def _counts(relevant: pa.ChunkedArray) -> dict[str, int]:

@@ -56,7 +56,8 @@ class Shaky:
 
 
 def row(query: str) -> pa.Table:
-    return QRELS.rows({"tenant": ["t"], "query_id": [query], "chunk_id": ["c"], "relevance": [1]})
+    named = {"tenant": ["t"], "query_id": [query], "chunk_id": ["c"]}
+    return QRELS.rows(named | {"relevance": [1], "source": ["judge"]})
 
 
 def ended(folder: Path, errors: list[BaseException]) -> dict[str, object]:

@@ -72,7 +72,7 @@ def test_a_touched_document_with_the_same_text_redoes_the_ingest_alone(
 
 
 @pytest.mark.parametrize(
-    ("table", "stage"), [("documents", "ingest_documents"), ("chunks", "chunk"), ("qrels", "judge"), ("pool", "pool")]
+    ("table", "stage"), [("documents", "ingest_documents"), ("chunks", "chunk"), ("qrels", "label"), ("pool", "pool")]
 )
 def test_a_deleted_part_is_rebuilt_and_its_readers_stand(
     built_once: Path, inputs: Path, tmp_path: Path, table: str, stage: str

@@ -107,7 +107,7 @@ def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -
     assert len(left) > 200
     (step,) = manifest.funnel
     assert (step.rows_in, step.dropped["left unjudged"]) == (len(verdicts) + len(left), len(left))
-    assert not {row[1:] for row in pairs_of(run, "qrels")} & {row[1:] for row in left}
+    assert not {row[1:] for row in pairs_of(run, "verdicts")} & {row[1:] for row in left}
     assert all(0 <= row["probability"] <= 1 for row in read(run, "unjudged"))  # type: ignore[operator]
 
 
@@ -126,7 +126,7 @@ def test_it_finds_the_wanted_share_and_says_what_it_missed(run: Run) -> None:
     (row,) = read(run, "stopping")
     texts = corpus(0)
     positives = sum(str(query) in texts[str(chunk)].split() for _, query, chunk in pairs_of(run, "pool"))
-    found = sum(1 for qrel in read(run, "qrels") if qrel["relevance"])
+    found = sum(1 for verdict in read(run, "verdicts") if verdict["relevant"])
     assert row["positives"] == found >= 0.9 * positives
     assert row["judged"] == len(read(run, "verdicts")) < row["pairs"]
     assert row["missed_low"] <= 1 - found / positives <= row["missed_high"]  # type: ignore[operator]
@@ -197,7 +197,7 @@ def test_a_tenant_without_positives_is_judged_to_the_end(run: Run) -> None:
 def test_replies_that_cannot_be_read_teach_nothing(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(lambda _pair: UNREADABLE))
     assert len(read(run, "verdicts")) == len(read(run, "pool"))
-    assert (read(run, "qrels"), read(run, "unjudged")) == ([], [])
+    assert (read(run, "verdicts"), read(run, "unjudged")) == ([], [])
 
 
 def test_a_pool_that_names_an_unknown_chunk_is_refused(run: Run) -> None:
@@ -223,5 +223,5 @@ def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     assert len(used) > 100
     assert not used & left
     execute(run, AUDIT, lambda tables, output: audit(tables, output, AuditSettings(bootstrap=10), depth=60, seed=1))
-    found = sum(1 for qrel in read(run, "qrels") if qrel["relevance"])
+    found = sum(1 for verdict in read(run, "verdicts") if verdict["relevant"])
     assert {row["positives"] for row in read(run, "audit_retrievers")} == {found}

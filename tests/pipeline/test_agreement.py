@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from conftest import put
-from pipeline.agreement import alpha, pairwise_kappa, panel_alpha
+from pipeline.agreement import pairwise_kappa, panel_alpha
 from pipeline.artifacts import Run
 from pipeline.card import card
+from pipeline.raters import alpha
 from pipeline.views import all_tables
 from schemas.settings import Settings
 from schemas.tables import PANEL_VERDICTS

@@ -28,7 +28,10 @@ def audited(run: Run, lists: Lists, labels: Labels, depth: int = 2, bootstrap: i
         for (t, q, r), chunks in lists.items()
         for rank, chunk in enumerate(chunks, start=1)
     ]
-    judged = [{"tenant": t, "query_id": q, "chunk_id": c, "relevance": label} for (t, q, c), label in labels.items()]
+    judged = [
+        {"tenant": t, "query_id": q, "chunk_id": c, "relevance": label, "source": "judge"}
+        for (t, q, c), label in labels.items()
+    ]
     put(run, "rankings", pa.Table.from_pylist(ranked, schema=RANKINGS.schema))
     put(run, "qrels", pa.Table.from_pylist(judged, schema=QRELS.schema))
     chosen = AuditSettings(bootstrap=bootstrap)

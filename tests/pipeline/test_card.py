@@ -46,7 +46,7 @@ def give_labels(run: Run, positives: dict[str, tuple[str, int]]) -> None:
     pairs = [(query, f"c{k}", int(k > 0)) for query, (_, many) in positives.items() for k in range(many + 1)]
     query_ids, chunk_ids, relevance = (list(column) for column in zip(*pairs, strict=True))
     columns = {"tenant": ["t"] * len(pairs), "query_id": query_ids, "chunk_id": chunk_ids, "relevance": relevance}
-    put(run, "qrels", QRELS.rows(columns))
+    put(run, "qrels", QRELS.rows(columns | {"source": ["judge"] * len(pairs)}))
 
 
 def test_labels_are_the_papers_statistics(run: Run) -> None:

@@ -15,7 +15,7 @@ from pipeline.terms import TermSpace
 from schemas.settings import JudgeSettings
 from tests.conftest import execute, put, read
 from tests.judge_tables import chunks, pool, queries
-from tests.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, Said, ScriptedJudge, from_table
+from tests.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, ScriptedJudge, from_table
 
 QUERY_IDS = [f"q{number:03}" for number in range(2 * QUERY_BLOCK + 2)]
 CHUNK_IDS = ["c0", "c1", "c2"]
@@ -52,7 +52,7 @@ def files(run: Run) -> dict[str, bytes | None]:
     return {part.file: run.store.read(part.file) for parts in manifest.outputs.values() for part in parts}
 
 
-def test_verdicts_and_qrels_are_written_in_order_of_query_and_chunk(run: Run) -> None:
+def test_verdicts_are_written_in_order_of_query_and_chunk(run: Run) -> None:
     graded = {"relevant": True, "probability": 0.8, "grade": 3, "prompt_tokens": 90, "raw_reply": "3"}
     script = from_table({("q1", "c1"): graded, ("q2", "c1"): RELEVANT})
     judged(small(run), ScriptedJudge(script))
@@ -63,37 +63,20 @@ def test_verdicts_and_qrels_are_written_in_order_of_query_and_chunk(run: Run) ->
         ("q2", "c1", True, None),
     ]
     assert (verdicts[0]["judge_id"], verdicts[0]["prompt_tokens"], verdicts[0]["raw_reply"]) == ("scripted", 90, "3")
-    qrels = [(row["query_id"], row["chunk_id"], row["relevance"]) for row in read(run, "qrels")]
-    assert qrels == [("q1", "c1", 3), ("q1", "c2", 0), ("q2", "c1", 1)]
 
 
-def test_a_grade_counts_only_where_the_pair_is_relevant(run: Run) -> None:
-    said: dict[tuple[str, str], Said] = {
-        ("q1", "c1"): {"relevant": False, "grade": 1},
-        ("q1", "c2"): {"relevant": True, "grade": 0},
-    }
-    judged(small(run), ScriptedJudge(from_table(said, {**RELEVANT, "grade": 2})))
-    assert [row["relevance"] for row in read(run, "qrels")] == [0, 1, 2]
-
-
-def test_an_unreadable_reply_stays_null_and_has_no_relevance(run: Run) -> None:
+def test_an_unreadable_reply_stays_null(run: Run) -> None:
     judged(small(run), ScriptedJudge(from_table({("q1", "c2"): UNREADABLE})))
     (unread,) = [row for row in read(run, "verdicts") if row["relevant"] is None]
     assert (unread["query_id"], unread["chunk_id"]) == ("q1", "c2")
     assert (unread["probability"], unread["grade"]) == (None, None)
     assert (unread["raw_reply"], unread["error"]) == (UNREADABLE["raw_reply"], UNREADABLE["error"])
-    assert [(row["query_id"], row["chunk_id"]) for row in read(run, "qrels")] == [("q1", "c1"), ("q2", "c1")]
-
-
-def test_a_grade_without_a_label_has_no_relevance(run: Run) -> None:
-    judged(small(run), ScriptedJudge(lambda _pair: {**UNREADABLE, "grade": 2}))
-    assert read(run, "qrels") == []
 
 
 def test_the_manifest_counts_what_was_judged(run: Run) -> None:
     script = from_table({("q1", "c1"): RELEVANT, ("q1", "c2"): UNREADABLE})
     manifest = judged(small(run), ScriptedJudge(script))
-    assert manifest.funnel == [FunnelStep("judge", "pairs", 3, "labels", 2, {"unreadable reply": 1})]
+    assert manifest.funnel == [FunnelStep("judge", "pairs", 3, "verdicts", 3)]
     assert manifest.facts == {
         "kind": "embedded",
         "judge_ids": ["scripted"],
@@ -108,8 +91,8 @@ def test_an_empty_pool_gives_empty_tables(run: Run) -> None:
     put(run, "chunks", chunks("a", {}))
     put(run, "pool", pool("a", []))
     manifest = judged(run, ScriptedJudge())
-    assert (read(run, "verdicts"), read(run, "qrels")) == ([], [])
-    assert manifest.funnel == [FunnelStep("judge", "pairs", 0, "labels", 0)]
+    assert read(run, "verdicts") == []
+    assert manifest.funnel == [FunnelStep("judge", "pairs", 0, "verdicts", 0)]
 
 
 def test_tenants_with_equal_ids_do_not_meet(run: Run) -> None:
@@ -126,7 +109,6 @@ def test_tenants_with_equal_ids_do_not_meet(run: Run) -> None:
     assert said == [("a", *pair, True) for pair in pairs] + [("b", *pair, False) for pair in pairs]
     labels = {(row["tenant"], row["judge_id"], row["relevant"]) for row in read(run, "verdicts")}
     assert labels == {("a", "judge of a", True), ("b", "judge of b", False)}
-    assert {(row["tenant"], row["relevance"]) for row in read(run, "qrels")} == {("a", 1), ("b", 0)}
     assert manifest.facts["judge_ids"] == ["judge of a", "judge of b"]
 
 
@@ -222,7 +204,7 @@ def test_the_embedded_judge_labels_a_run(run: Run) -> None:
         return EmbeddedJudge(TermSpace(of.batches()), JudgeSettings())
 
     manifest = execute(run, JUDGE, stage(fitted))
-    positive = [(row["query_id"], row["chunk_id"]) for row in read(run, "qrels") if row["relevance"]]
+    positive = [(row["query_id"], row["chunk_id"]) for row in read(run, "verdicts") if row["relevant"]]
     assert positive == [("q1", "c1"), ("q3", "c4")]
     before = files(run)
     assert execute(run, JUDGE, stage(fitted)).facts == manifest.facts

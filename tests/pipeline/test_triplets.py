@@ -92,7 +92,7 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
                 candidate = {"query_id": query, "chunk_id": chunk, "retrievers": [], "best_rank": 1}
                 pool.append(own | candidate | {"fused_score": float(scores[chunk])})
         for (query, chunk), label in made.labels.items():
-            qrels.append(own | {"query_id": query, "chunk_id": chunk, "relevance": label})
+            qrels.append(own | {"query_id": query, "chunk_id": chunk, "relevance": label, "source": "judge"})
     tables = ((CHUNKS, chunks), (QUERIES, queries), (RANKINGS, rankings), (POOL, pool), (QRELS, qrels))
     for table, rows in tables:
         random.Random(1).shuffle(rows)

@@ -20,7 +20,8 @@ UNITS = {f"u{number}": f"basis {number}" for number in range(5)}
 
 def qrels(query: str, n: int = 3) -> pa.Table:
     ids = [f"c{number}" for number in range(n)]
-    return QRELS.rows({"tenant": ["t"] * n, "query_id": [query] * n, "chunk_id": ids, "relevance": range(n)})
+    named = {"tenant": ["t"] * n, "query_id": [query] * n, "chunk_id": ids}
+    return QRELS.rows(named | {"relevance": range(n), "source": ["judge"] * n})
 
 
 def nothing() -> None:

@@ -20,7 +20,8 @@ def numbered(sizes: list[int]) -> list[pa.Table]:
     starts = [0, *itertools.accumulate(sizes)]
     return [
         QRELS.rows(
-            {name: ["x"] * size for name in ("tenant", "query_id", "chunk_id")} | {"relevance": range(at, at + size)}
+            {name: ["x"] * size for name in ("tenant", "query_id", "chunk_id", "source")}
+            | {"relevance": range(at, at + size)}
         )
         for at, size in zip(starts, sizes, strict=False)
     ]

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import Manifest, Run
-from pipeline.calibration import CALIBRATE, MIN_LABELS, MIN_OF_EACH, calibrate, fitted_thresholds
+from pipeline.calibration import CALIBRATE, calibrate, fitted_thresholds
 from pipeline.calibration.labels import STEP
 from pipeline.caveats import caveats
 from pipeline.errors import InputError, SettingsError
+from pipeline.raters import MIN_LABELS, MIN_OF_EACH
 from pipeline.views import all_tables
 from schemas.settings import JudgeSettings, Settings
 from tests.conftest import execute, put, read

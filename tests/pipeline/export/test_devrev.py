@@ -65,7 +65,7 @@ def test_golden_chunks_come_by_relevance(tmp_path: Path) -> None:
     for table in ("chunks", "queries"):
         put(run, table, given.read(table))
     graded = {"tenant": ["t"] * 3, "query_id": [QUERY_IDS[0]] * 3, "chunk_id": list(CHUNK_IDS[:3])}
-    put(run, "qrels", QRELS.rows(graded | {"relevance": [1, 0, 3]}))
+    put(run, "qrels", QRELS.rows(graded | {"relevance": [1, 0, 3], "source": ["judge"] * 3}))
     export(run, "devrev", tmp_path / "out")
     row = pq.read_table(tmp_path / "out" / "annotated_queries.parquet").to_pylist()[0]
     assert [unquote(golden["id"]) for golden in row["retrievals"]] == [CHUNK_IDS[2], CHUNK_IDS[0]]

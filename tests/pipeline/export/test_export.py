@@ -72,7 +72,11 @@ def test_a_run_without_the_tables_or_without_a_positive_is_refused(name: str, ru
 def test_judged_zeros_alone_are_no_positives(run: Run, tmp_path: Path) -> None:
     for table in ("chunks", "queries"):
         put(run, table, TABLES[table].empty())
-    put(run, "qrels", QRELS.rows({"tenant": ["a"], "query_id": ["q"], "chunk_id": ["c"], "relevance": [0]}))
+    put(
+        run,
+        "qrels",
+        QRELS.rows({"tenant": ["a"], "query_id": ["q"], "chunk_id": ["c"], "relevance": [0], "source": ["judge"]}),
+    )
     with pytest.raises(ExportError, match="no positive"):
         export(run, "beir", tmp_path / "out")
 

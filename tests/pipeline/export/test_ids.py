@@ -70,6 +70,10 @@ def test_a_map_is_written_only_if_an_id_changed(name: str, mapped: bool, run: Ru
     chunk, query = model.read("chunks").to_pylist()[0], model.read("queries").to_pylist()[0]
     put(run, "chunks", pa.Table.from_pylist([chunk | {"chunk_id": name}], schema=CHUNKS.schema))
     put(run, "queries", pa.Table.from_pylist([query | {"query_id": "q"}], schema=QUERIES.schema))
-    put(run, "qrels", QRELS.rows({"tenant": ["t"], "query_id": ["q"], "chunk_id": [name], "relevance": [1]}))
+    put(
+        run,
+        "qrels",
+        QRELS.rows({"tenant": ["t"], "query_id": ["q"], "chunk_id": [name], "relevance": [1], "source": ["judge"]}),
+    )
     export(run, "beir", tmp_path / "out")
     assert (tmp_path / "out" / "id_map.jsonl").exists() == mapped

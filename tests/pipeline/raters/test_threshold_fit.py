@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from pipeline.calibration.agreement import Confusion, cohens_kappa, confusion, cross_validated_kappa, fit_threshold
+from pipeline.raters import Confusion, cohens_kappa, confusion, cross_validated_kappa, fit_threshold
 
 PAIRS = st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1, max_size=60)
 

@@ -1,0 +1,96 @@
+"""Agreement between reviewers: each two, and all."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from reviewed_run import answer
+from sklearn.metrics import cohen_kappa_score
+
+from conftest import put
+from pipeline.artifacts import Run
+from pipeline.raters import alpha
+from pipeline.review import standing
+from pipeline.validation.reviewers import reviewer_agreement
+
+NAMES = ("ann", "bob", "cleo")
+Said = dict[tuple[int, int], dict[str, int | None]]
+
+
+def said(queries: int = 30, per_query: int = 4, seed: int = 0) -> Said:
+    """Three people who mostly agree; each skips or misses some pairs."""
+    chance, made = np.random.default_rng(seed), Said()
+    for query in range(queries):
+        for chunk in range(per_query):
+            true = int(chance.random() < 0.4) * int(chance.integers(1, 3))
+            made[query, chunk] = {
+                name: None if chance.random() < 0.1 else true if chance.random() < 0.85 else 1 - min(true, 1)
+                for name in NAMES
+                if chance.random() < 0.8
+            }
+    return made
+
+
+def agreement(run: Run, made: Said) -> list[dict[str, object]]:
+    answers = [
+        answer(("t", f"q{query}", f"c{chunk}"), relevance, name)
+        for (query, chunk), of in made.items()
+        for name, relevance in of.items()
+    ]
+    put(run, "reviews", standing(answers))
+    rows: list[dict[str, object]] = reviewer_agreement(run.tables("reviews"), 200, 13).to_pylist()
+    return rows
+
+
+def test_each_two_agree_as_scikit_learn_says(run: Run) -> None:
+    made = said()
+    *two, _ = agreement(run, made)
+    assert [(row["reviewer"], row["other"]) for row in two] == list(combinations(NAMES, 2))
+    for row in two:
+        both = [(of.get(str(row["reviewer"])), of.get(str(row["other"]))) for of in made.values()]
+        labels = np.array([(one > 0, other > 0) for one, other in both if one is not None and other is not None])
+        assert (row["pairs"], row["alike"]) == (len(labels), (labels[:, 0] == labels[:, 1]).sum())
+        assert row["kappa"] == pytest.approx(cohen_kappa_score(*labels.T))
+        assert row["kappa_low"] < row["kappa"] < row["kappa_high"]  # type: ignore[operator]
+        assert row["alpha"] is None
+
+
+def test_all_together_have_an_alpha(run: Run) -> None:
+    made = said()
+    row = agreement(run, made)[-1]
+    votes = np.array(
+        [
+            (sum(v > 0 for v in of), sum(v == 0 for v in of))
+            for of in ([value for value in one.values() if value is not None] for one in made.values())
+        ]
+    )
+    votes = votes[votes.sum(axis=1) > 1]
+    assert (row["reviewer"], row["other"], row["pairs"]) == (None, None, len(votes))
+    assert row["alike"] == (votes.min(axis=1) == 0).sum()
+    assert row["alpha"] == pytest.approx(float(alpha(votes[:, 0], votes[:, 1], np.ones(len(votes)))))
+    assert row["alpha_low"] < row["alpha"] < row["alpha_high"]  # type: ignore[operator]
+
+
+def test_the_intervals_follow_queries_not_pairs(run: Run) -> None:
+    made: Said = {}
+    for query in range(30):  # all pairs of a query are alike: ten times the pairs tell nothing new
+        for chunk in range(10):
+            made[query, chunk] = {"ann": query % 2, "bob": (query % 2 + (query % 5 == 0)) % 2}
+    wide = agreement(run, made)[0]
+    narrow = agreement(run, {(query * 10 + chunk, 0): of for (query, chunk), of in made.items()})[0]
+    assert wide["kappa"] == narrow["kappa"]
+    width = [row["kappa_high"] - row["kappa_low"] for row in (wide, narrow)]  # type: ignore[operator]
+    assert width[0] > 2 * width[1]
+
+
+@pytest.mark.parametrize("of", [{}, {"ann": 1}, {"ann": 1, "bob": None}])
+def test_where_nobody_shares_a_pair_there_is_no_agreement(run: Run, of: dict[str, int | None]) -> None:
+    assert agreement(run, {(query, 0): of for query in range(5)}) == []
+
+
+def test_those_who_never_differ_in_one_label_have_no_kappa(run: Run) -> None:
+    row, everyone = agreement(run, {(query, 0): {"ann": 1, "bob": 1} for query in range(5)})
+    assert (row["pairs"], row["alike"], row["kappa"], row["kappa_low"]) == (5, 5, None, None)
+    assert everyone["alpha"] is None
