@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import interrupt, judge_commands, mine_commands
+from flows import interrupt, judge_commands, mine_commands, review_commands
 from flows.config import DEFAULT_PRESET, load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -91,6 +91,8 @@ def build(
 
 
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
+
+app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
 
 
 @app.command()
