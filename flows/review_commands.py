@@ -63,8 +63,8 @@ def review(  # noqa: PLR0913 (each is an option)
             _serve(opened, started, place, open_browser)
 
 
-def draw_sample(run: Run, settings: Settings) -> Tables:  # noqa: ARG001
-    """The tables that a review reads, with the sample of these settings.
+def tables_to_review(run: Run, _settings: Settings) -> Tables:
+    """The tables that a review reads; here the sample of these settings is drawn, unless it stands.
 
     Raises:
         ArtifactError: the run is not built to the end.
@@ -85,7 +85,7 @@ def _under_way(run: Run, assignments: list[str]) -> Iterator[Review]:
 
     settings = resolve(merge(recorded(run)[2].model_dump(mode="json"), overrides(assignments)))
     shown, terms = settings.review.show_judge, settings.bm25
-    tables = draw_sample(run, settings)
+    tables = tables_to_review(run, settings)
     with open_deck(tables, show_judge=shown) as deck:
         turns = Turns(deck.rows, deck.shared, Journal(run.store))
         yield Review(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)

@@ -26,7 +26,6 @@ class Guard:
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
             "Cache-Control": "no-store",
         }
 

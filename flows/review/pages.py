@@ -113,7 +113,7 @@ class Review:
             {
                 "grade": grade,
                 "name": name[:1].upper() + name[1:],
-                "relevant": grade >= self.scale.relevant_from,
+                "relevant": grade > 0,
                 "before": grade == before,
             }
             for grade, name in self.scale.names.items()

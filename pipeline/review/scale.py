@@ -12,37 +12,41 @@ from schemas.settings import JudgeSettings
 _NAME_CHARACTERS = 40
 
 
+NOT_RELEVANT = "not relevant"
+
+
 @dataclass(frozen=True)
 class Scale:
-    """What a reviewer may say of a pair.
+    """What a reviewer may say of a pair, as qrels know it: 0 is not relevant, every other grade is.
 
     Attributes:
         names: what each grade is called, the highest first; empty where the prompt says nothing.
-        relevant_from: grades from here on are relevant.
     """
 
     names: dict[int, str]
-    relevant_from: int = 1
 
     @property
     def graded(self) -> bool:
-        """Whether there are more grades than relevant and not relevant."""
-        return len(self.names) > 2
+        """Whether there are other grades than 1 and 0."""
+        return self.names.keys() != {0, 1}
 
     def called(self, grade: int | None) -> str:
         """An answer in words."""
         if grade is None:
             return "skipped"
         name = self.names.get(grade, "")
-        return (f"{grade}: {name}" if name else str(grade)) if self.graded else name or str(grade)
+        return f"{grade}: {name}" if self.graded and grade and name else name or str(grade)
 
 
-BINARY = Scale({1: "relevant", 0: "not relevant"})
+BINARY = Scale({1: "relevant", 0: NOT_RELEVANT})
 
 
 def scale_of(settings: JudgeSettings) -> Scale:
-    """The scale of a run's judge; binary where it gives no grades, or its prompt is no longer there."""
-    if settings.kind != "llm":
+    """The scale of a run's judge; binary where it or its panel gives no grades, or its prompt is no longer there.
+
+    Of a prompt's grades those from `relevant_from` on are offered; the others are all not relevant, as in `qrels`.
+    """
+    if settings.kind != "llm" or settings.panel:
         return BINARY
     try:
         prompt = load_prompt(settings.prompt)
@@ -50,8 +54,8 @@ def scale_of(settings: JudgeSettings) -> Scale:
         return BINARY
     if not prompt.graded:
         return BINARY
-    grades = sorted(((grade, label) for label, grade in prompt.head.labels.items()), reverse=True)
-    return Scale({grade: _name(prompt, label) for grade, label in grades}, prompt.head.relevant_from)
+    labels = {grade: label for label, grade in prompt.head.labels.items() if grade >= prompt.head.relevant_from}
+    return Scale({grade: _name(prompt, labels[grade]) for grade in sorted(labels, reverse=True)} | {0: NOT_RELEVANT})
 
 
 def _name(prompt: Prompt, label: str) -> str:

@@ -186,6 +186,21 @@ def test_keys_with_modifiers_are_the_browser_s(page: Page, visit: Visit) -> None
     assert shown(tab) == "Rotating keys, part 0: open Settings."
 
 
+@pytest.mark.parametrize(
+    ("typed", "code", "expected"),
+    [("ы", "KeyS", [None]), ("&", "Digit1", [1]), ("o", "KeyS", []), ("F1", "Digit1", [])],
+)
+def test_other_keyboards_have_their_keys_in_the_same_places(
+    page: Page, visit: Visit, typed: str, code: str, expected: list[object]
+) -> None:
+    tab = visit(page)
+    pressed = "([key, code]) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, code, bubbles: true}))"
+    tab.evaluate(pressed, [typed, code])
+    if expected:
+        tab.wait_for_function("!document.querySelector('[data-key=u]').disabled")
+    assert [row[2] for row in said(page)] == expected
+
+
 def test_neighbours_show_and_hide_and_leave_what_is_typed(page: Page, visit: Visit) -> None:
     tab = visit(page)
     tab.keyboard.press("r")
@@ -242,13 +257,13 @@ def test_terms_of_the_query_are_marked(page: Page, visit: Visit) -> None:
 
 
 def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
-    scale = Scale({3: "made for this query", 2: "answers, with a flaw", 1: "near, but no answer", 0: "elsewhere"}, 2)
+    scale = Scale({3: "made for this query", 2: "answers, with a flaw", 0: "not relevant"})
     with served(review_run(run.store.url), scale=scale) as page:
         tab = visit(page)
-        for key in "3210":
+        for key in "320":
             press(tab, key)
-        assert [row[2] for row in said(page)] == [3, 2, 1, 0]
-        expect(tab.get_by_role("button", name="Undo")).to_contain_text("0: elsewhere")
+        assert [row[2] for row in said(page)] == [3, 2, 0]
+        expect(tab.get_by_role("button", name="Undo")).to_contain_text("Undo “not relevant”")
 
 
 def test_without_javascript_forms_do_it(page: Page, visit: Visit) -> None:

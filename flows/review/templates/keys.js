@@ -3,18 +3,21 @@
   const page = document.documentElement;
   const rationale = document.getElementById("rationale");
   const help = document.getElementById("help");
-  let open = false; // after a moment, so that the second half of a double click cannot answer a pair nobody has read
-  setTimeout(() => { open = true; page.dataset.open = ""; }, 300);
+  let ready = false; // after a moment, so that the second half of a double click cannot answer a pair nobody has read
+  setTimeout(() => { ready = true; page.dataset.open = ""; }, 300);
 
   document.addEventListener("submit", (event) => {
-    if (!open) event.preventDefault();
-    open = false;
+    if (!ready) event.preventDefault();
+    ready = false;
   });
 
-  addEventListener("pageshow", (event) => { if (event.persisted) open = true; });
+  addEventListener("pageshow", (event) => { if (event.persisted) ready = true; });
+
+  const find = (key) => document.querySelector(`[data-key="${CSS.escape(key.toLowerCase())}"]`);
+  const place = (event) => event.code.replace(/^(Key|Digit|Numpad)/, ""); // of a key that types other signs, such as Ы or &
 
   document.addEventListener("keydown", (event) => {
-    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (!event.key || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (event.target === rationale) {
       if (event.key === "Escape" || (event.key === "Enter" && !event.shiftKey)) {
         event.preventDefault();
@@ -22,10 +25,9 @@
       }
       return;
     }
-    const key = event.key.toLowerCase();
-    if (help?.matches(":popover-open") && key !== "?") return;
-    const target = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
-    if (!target) return;
+    const helping = "popover" in HTMLElement.prototype && help?.matches(":popover-open");
+    const target = find(event.key) ?? (event.shiftKey || /^(\w|.{2,})$/.test(event.key) ? null : find(place(event)));
+    if (!target || (helping && event.key !== "?")) return;
     event.preventDefault();
     if (target === rationale) rationale.focus();
     else target.click();
@@ -46,7 +48,7 @@
       scrollBy(0, document.getElementById("chunk").getBoundingClientRect().top - before);
       if (focused) document.getElementById("around").focus({ preventScroll: true });
     } catch {
-      location.href = link.href;
+      if (ready) location.href = link.href;
     }
   });
 })();

@@ -15,9 +15,13 @@ def test_a_judge_without_grades_asks_for_relevant_or_not() -> None:
 
 def test_a_graded_prompt_gives_its_grades_and_their_names() -> None:
     scale = scale_of(judge("graded"))
-    assert list(scale.names) == [3, 2, 1, 0]
-    assert (scale.called(3), scale.called(0)) == ("3: made for this query", "0: elsewhere")
-    assert (scale.graded, scale.relevant_from) == (True, 2)
+    assert list(scale.names) == [3, 2, 0]  # 1, "near, but no answer", is not relevant
+    assert (scale.called(3), scale.called(0)) == ("3: made for this query", "not relevant")
+    assert scale.graded
+
+
+def test_a_panel_votes_without_grades() -> None:
+    assert scale_of(judge("graded").model_copy(update={"panel": (judge("graded"),)})) == BINARY
 
 
 def test_a_prompt_that_is_gone_gives_none(tmp_path: Path) -> None:

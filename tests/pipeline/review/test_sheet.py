@@ -125,7 +125,7 @@ def test_bad_rows_are_refused_with_their_lines_and_good_ones_kept(
 def test_grades_are_those_of_the_scale(deck: Deck, turns: Turns, run: Run, tmp_path: Path) -> None:
     rows = exported(tmp_path / "a.csv", deck, turns)
     sheet = write(tmp_path / "b.csv", [rows[0] | {"relevance": "3"}])
-    import_sheet(sheet, deck, turns, "Ann", Scale({3: "", 2: "", 1: "", 0: ""}, 2))
+    import_sheet(sheet, deck, turns, "Ann", Scale({3: "", 2: "", 0: ""}))
     assert kept(run) == {IDS[0]: 3}
 
 
