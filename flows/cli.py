@@ -18,6 +18,7 @@ from flows import (
     judge_commands,
     mine_commands,
     report_commands,
+    review_commands,
     validate_commands,
 )
 from flows.config import load_settings, overrides
@@ -108,6 +109,9 @@ def build(
 
 
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
+
+
+app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
 
 
 app.command(epilog="Example: darklode report runs/first")(report_commands.report)

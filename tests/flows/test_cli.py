@@ -37,7 +37,7 @@ pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit".split()
-COMMANDS = "build mine report audit status query export pool doctor cache".split()
+COMMANDS = "init build mine report review validate diff audit status query export pool doctor cache".split()
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
