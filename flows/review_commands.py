@@ -13,9 +13,8 @@ from filelock import FileLock, Timeout
 
 from flows.config import merge, overrides, resolve
 from flows.console import console, printable, show
-from pipeline.artifacts import Run, Tables
+from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError, SettingsError
-from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from flows.review.pages import Review
@@ -63,30 +62,24 @@ def review(  # noqa: PLR0913 (each is an option)
             _serve(opened, started, place, open_browser)
 
 
-def tables_to_review(run: Run, _settings: Settings) -> Tables:
-    """The tables that a review reads; here the sample of these settings is drawn, unless it stands.
-
-    Raises:
-        ArtifactError: the run is not built to the end.
-    """
-    from pipeline.review.deck import JUDGE_TABLE, TABLES_READ  # noqa: PLC0415 (heavy)
-
-    return run.tables(*TABLES_READ, JUDGE_TABLE)
-
-
 @contextmanager
 def _under_way(run: Run, assignments: list[str]) -> Iterator[Review]:
     """The review of a run with all answers so far."""
-    from flows.build_benchmark import recorded  # noqa: PLC0415 (loads Prefect)
+    from flows.build_benchmark import record, recorded  # noqa: PLC0415 (loads Prefect)
     from flows.review.pages import Review  # noqa: PLC0415
+    from flows.sampling import draw_sample  # noqa: PLC0415
     from pipeline.review import Journal, Turns, open_deck  # noqa: PLC0415
+    from pipeline.review.deck import JUDGE_TABLE, TABLES_READ  # noqa: PLC0415
     from pipeline.review.scale import scale_of  # noqa: PLC0415
     from pipeline.terms import Analyzer  # noqa: PLC0415
 
-    settings = resolve(merge(recorded(run)[2].model_dump(mode="json"), overrides(assignments)))
+    docs, queries, before = recorded(run)
+    settings = resolve(merge(before.model_dump(mode="json"), overrides(assignments)))
     shown, terms = settings.review.show_judge, settings.bm25
-    tables = tables_to_review(run, settings)
-    with open_deck(tables, show_judge=shown) as deck:
+    draw_sample(run, settings)
+    if settings != before:  # so that validation is of this sample, too
+        record(run, docs, queries, settings)
+    with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
         turns = Turns(deck.rows, deck.shared, Journal(run.store))
         yield Review(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
 

@@ -14,6 +14,7 @@ from pipeline.report.sections import (
     positives,
     queries,
     triplets,
+    validation,
 )
 from pipeline.report.source import Source
 
@@ -24,7 +25,7 @@ SECTIONS = (
     judging.SECTION,
     positives.SECTION,
     people.SECTION,
-    # Validation by reviewers belongs here: a file of its own beside people.py.
+    validation.SECTION,
     audit.SECTION,
     mining.SECTION,
     triplets.SECTION,

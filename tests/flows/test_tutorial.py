@@ -77,7 +77,7 @@ def review(command: list[str], environment: Environment, repository: Path, brows
         page.get_by_role("textbox").first.fill("Ann")
         page.keyboard.press("Enter")
         for number in range(PAIRS):
-            page.wait_for_load_state()
+            page.wait_for_selector("html[data-open]")  # keys count once the page has been seen for a moment
             with page.expect_navigation():
                 page.keyboard.press("1" if number % 2 else "0")
         page.close()

@@ -1,6 +1,5 @@
 """The audit: what each retriever finds, what is lost without it, and how alike they are."""
 
-from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -8,14 +7,14 @@ import pyarrow as pa
 
 from pipeline import statistics
 from pipeline.report.bars import stacked
-from pipeline.report.drawing import Cell, Chart, Dot, Matrix, Row
+from pipeline.report.drawing import Cell, Chart, Matrix
 from pipeline.report.figure import Figure, Section
 from pipeline.report.numbers import number
 from pipeline.report.scale import Scale
 from pipeline.report.source import Source
+from pipeline.report.whiskers import Estimate, whiskers
 
 TENANTS = 6
-LEAST_SPAN = 0.02
 DEPTHS = 10
 
 ALONE = """
@@ -40,29 +39,16 @@ def _audit(table: pa.Table, source: Source) -> list[Chart]:
 
 
 def _dots(rows: list[dict[str, Any]], measure: str, title: str, tone: str) -> Chart:
-    low = min(row[f"{measure}_low"] for row in rows)
-    high = max(row[f"{measure}_high"] for row in rows)
-    scale = Scale.around(low, high, LEAST_SPAN)
-    tenants = len({row["tenant"] for row in rows} - {None})
-    note = f"The first {TENANTS} tenants are drawn." if tenants > TENANTS else ""
-    return Chart(list(_estimates(rows, measure, scale, tone)), scale.axis("", 4), title=title, note=note)
-
-
-def _estimates(rows: list[dict[str, Any]], measure: str, scale: Scale, tone: str) -> Iterator[Row]:
     scopes = [list(scope) for _, scope in groupby(rows, lambda row: row["tenant"])]
-    several = len(scopes) > 1
-    decimals = 4 if scale.high - scale.low < 0.05 else 3
-    for scope in scopes[: TENANTS + 1]:
-        for place, row in enumerate(scope):
-            middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
-            tip = f"{middle:.4f}, 95 % interval {low:.4f} to {high:.4f}, {number(row['queries'])} queries"
-            named = row["tenant"] or "all tenants"
-            yield Row(
-                row["retriever"],
-                [Dot(scale.at(middle), scale.at(low), scale.at(high), tone, tip)],
-                f"{middle:.{decimals}f}",
-                group=named if several and place == 0 else "",
-            )
+    note = f"The first {TENANTS} tenants are drawn." if len(scopes) > TENANTS + 1 else ""
+    drawn = [row for scope in scopes[: TENANTS + 1] for row in scope]
+    return whiskers([_estimate(row, measure, several=len(scopes) > 1) for row in drawn], title, tone, note)
+
+
+def _estimate(row: dict[str, Any], measure: str, *, several: bool) -> Estimate:
+    middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
+    group = (row["tenant"] or "all tenants") if several else ""
+    return Estimate(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
 
 
 def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
