@@ -154,6 +154,21 @@ def test_a_double_click_labels_one_pair(page: Page, visit: Visit) -> None:
     assert shown(tab) == "Rotating keys, part 1: open Settings."
 
 
+def test_a_page_takes_no_answer_in_its_first_moment(page: Page, visit: Visit) -> None:
+    tab = visit(page)
+    tab.clock.install()
+    tab.clock.pause_at("2100-01-01")
+    with tab.expect_navigation():
+        tab.keyboard.press("1")
+    for key in "11u":  # such as the second half of a double press
+        tab.keyboard.press(key)
+    tab.get_by_role("button", name="1 Relevant").click()
+    tab.clock.run_for(1000)
+    with tab.expect_navigation():
+        tab.keyboard.press("0")
+    assert [row[2] for row in said(page)] == [1, 0]
+
+
 def test_two_tabs_of_one_reviewer_do_not_mix_up_pairs(page: Page, visit: Visit) -> None:
     first, second = visit(page), visit(page)
     press(first, "1")
