@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from flows.console import errors, printable
@@ -51,8 +51,9 @@ def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
     ]
     handlers = {HTTPException: _refused, ClientDisconnect: _refused, OSError: _not_saved, Exception: _failed}
     known = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    mounted = Starlette(routes=[Mount(f"/{token}", routes=routes)], middleware=[known], exception_handlers=handlers)
-    return Guard(mounted, token=token, policy=POLICY)
+    app = Starlette(routes=routes, middleware=[known], exception_handlers=handlers)
+    app.router.redirect_slashes = False  # it would lead out of the token
+    return Guard(app, token=token, policy=POLICY)
 
 
 class _Pages:

@@ -1,26 +1,29 @@
 """What stands before the pages: who may ask, how much may be sent, and what browsers are told."""
 
 import secrets
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES = 1 << 16
+NOWHERE = "/nowhere"
 
 
 class Guard:
-    """Answers requests below the token only, bounds what they send, and adds headers to every reply.
+    """Answers what is asked below the token only, bounds what is sent, and adds headers to every reply.
 
     Args:
-        app: the pages, which answer paths below `/{token}/`.
-        token: the secret of the address.
+        app: the pages, which do not know the token; they have none at NOWHERE.
+        token: the first part of every path, a secret.
         policy: the Content-Security-Policy.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, policy: str) -> None:
         self._app = app
-        self._token = token.encode()
+        self._token = token
         self._headers = {
             "Content-Security-Policy": policy,
             "Referrer-Policy": "no-referrer",
@@ -30,20 +33,19 @@ class Guard:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; one without the token as one for a page that does not exist."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = scope["path"].removeprefix("/").partition("/")[0].encode(errors="surrogateescape")
-        if not secrets.compare_digest(given, self._token):
-            scope = dict(scope) | {"path": "/", "raw_path": b"/"}
+        """Pass a request on, as one for the path below the token."""
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
-        await self._app(scope, _bounded(scope, receive), answer)
+        given, slash, rest = scope["path"].removeprefix("/").partition("/")
+        ours = secrets.compare_digest(given.encode(errors="surrogateescape"), self._token.encode())
+        path = f"/{rest}" if ours else NOWHERE
+        within = dict(scope) | {"path": path, "raw_path": quote(path).encode()}
+        app = self._app if slash or not ours else RedirectResponse(f"{self._token}/")  # links are relative to it
+        await app(within, _bounded(scope, receive), answer)
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:

@@ -82,13 +82,11 @@ class Review:
         )
 
     def _shared(self, reviewer: str) -> dict[str, Any]:
-        last = self.turns.last(reviewer)
         return {
             "reviewer": reviewer,
             "query": urlencode({"reviewer": reviewer}),
             "progress": self.turns.progress(reviewer),
-            "last": last and last.pair,
-            "said": last and self.scale.called(last.relevance),
+            "last": self.turns.last(reviewer),
         }
 
     def _pair(self, reviewer: str, row: int, pair: Pair) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_undo_several_times_also_after_a_reload_and_in_another_browser(page: Pag
     tab.reload()
     tab.wait_for_selector(OPEN)
     press(tab, "u")
-    expect(tab.get_by_text("You took back “relevant”")).to_be_visible()
+    expect(tab.get_by_text("Your answer was: relevant.")).to_be_visible()
     expect(tab.locator("#rationale")).to_have_value("names the page")
     press(tab, "u")
     other = visit(page)
@@ -152,6 +152,21 @@ def test_a_double_click_labels_one_pair(page: Page, visit: Visit) -> None:
     tab.wait_for_selector(OPEN)
     assert [row[2] for row in said(page)] == [0]
     assert shown(tab) == "Rotating keys, part 1: open Settings."
+
+
+def test_a_page_takes_no_answer_in_its_first_moment(page: Page, visit: Visit) -> None:
+    tab = visit(page)
+    tab.clock.install()
+    tab.clock.pause_at("2100-01-01")
+    with tab.expect_navigation():
+        tab.keyboard.press("1")
+    for key in "11u":  # such as the second half of a double press
+        tab.keyboard.press(key)
+    tab.get_by_role("button", name="1 Relevant").click()
+    tab.clock.run_for(1000)
+    with tab.expect_navigation():
+        tab.keyboard.press("0")
+    assert [row[2] for row in said(page)] == [1, 0]
 
 
 def test_two_tabs_of_one_reviewer_do_not_mix_up_pairs(page: Page, visit: Visit) -> None:
@@ -263,7 +278,7 @@ def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
         for key in "320":
             press(tab, key)
         assert [row[2] for row in said(page)] == [3, 2, 0]
-        expect(tab.get_by_role("button", name="Undo")).to_contain_text("Undo “not relevant”")
+        expect(tab.get_by_role("button", name="Undo")).to_contain_text("Undo “0”")
 
 
 def test_without_javascript_forms_do_it(page: Page, visit: Visit) -> None:

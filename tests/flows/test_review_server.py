@@ -107,6 +107,11 @@ def test_nothing_is_there_without_the_token(page: Page, path: str) -> None:
     assert "Traceback" not in body
 
 
+def test_an_address_without_its_last_slash_is_mended(page: Page) -> None:
+    status, headers, _ = ask(page, f"/{TOKEN}")
+    assert (status, headers["location"]) == (307, f"{TOKEN}/")
+
+
 def test_every_reply_keeps_browsers_in(page: Page) -> None:
     for path in ("", "pair?reviewer=Ann", "none", "/"):
         headers = ask(page, path)[1]
