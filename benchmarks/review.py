@@ -33,7 +33,8 @@ import yaml
 
 from benchmarks.report import machine, markdown_table, write
 from flows.config import load_settings
-from pipeline.artifacts import Output, Run, Stage, Tables
+from flows.sampling import sample_step
+from pipeline.artifacts import Output, Plan, Run, Stage, Tables
 from pipeline.artifacts.tables import scratch
 from pipeline.review import Answer, Journal
 from schemas.tables import TABLES
@@ -112,15 +113,16 @@ def make(out: Path, chunks: int, pairs: int) -> Run:
     _fill(run, "chunks", CHUNKS.format_map(given), chunks)
     _fill(run, "documents", DOCUMENTS.format_map(given), chunks // PER_DOCUMENT)
     _fill(run, "queries", QUERIES.format_map(given), pairs // PER_QUERY)
-    _fill(run, "review_sample", SAMPLE.format_map(given), pairs)
+    _fill(run, "pool", "", 0)
     _fill(run, "verdicts", "", 0)
+    _fill(run, "review_sample", SAMPLE.format_map(given), pairs, sample_step(load_settings()).plan(run))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
     return run
 
 
-def _fill(run: Run, table: str, columns: str, rows: int) -> None:
-    """Write a table by its columns' SQL, as functions of the row's number `i`."""
+def _fill(run: Run, table: str, columns: str, rows: int, plan: Plan | None = None) -> None:
+    """Write a table by its columns' SQL, as functions of the row's number `i`; as the result of a plan, so it stands."""
 
     def work(_tables: Tables, output: Output) -> None:
         for begin in range(0, rows, PART_ROWS):
@@ -129,7 +131,7 @@ def _fill(run: Run, table: str, columns: str, rows: int) -> None:
                 found = connection.sql(f"SELECT 'acme' AS tenant, {columns} FROM {numbers}").to_arrow_table()
             output.write(table, TABLES[table].rows({name: found[name] for name in found.column_names}))
 
-    run.execute(run.plan(Stage(f"made_{table}", 1, (), (table,)), {}), work)
+    run.execute(plan or run.plan(Stage(f"made_{table}", 1, (), (table,)), {}), work)
 
 
 @contextmanager

@@ -14,11 +14,13 @@ from flows.config import load_settings
 from flows.review.app import review_app
 from flows.review.pages import Review
 from flows.review.server import Place, listen, server
+from flows.sampling import sample_step
 from pipeline.artifacts import Run
 from pipeline.review import Deck, Journal, Turns, open_deck
 from pipeline.review.deck import JUDGE_TABLE, TABLES_READ
 from pipeline.review.scale import BINARY, Scale
 from pipeline.terms import Analyzer
+from schemas.review_tables import REVIEW_SAMPLE
 from schemas.tables import TABLES
 
 TENANT = "acme"
@@ -39,7 +41,7 @@ def review_run(
     urls: Values | None = None,
     ids: Sequence[str] | None = None,
 ) -> Run:
-    """A run whose sample has these pairs, five of each query; every third one is shared.
+    """A run whose sample stands and has these pairs, five of each query; every third one is shared.
 
     Document n has the chunks 2n and 2n + 1. What is not given by number is filled in. Pair n is that of chunk n.
     """
@@ -101,17 +103,26 @@ def review_run(
     )
     _put(
         run,
-        "review_sample",
+        "pool",
         **keys,
-        position=list(numbers),
-        stratum=["all"] * pairs,
-        pairs=[pairs] * pairs,
-        sampled=[pairs] * pairs,
-        weight=[1.0] * pairs,
-        shared=[n % SHARED_EVERY == 0 for n in numbers],
+        retrievers=[["bm25"]] * pairs,
+        best_rank=[1] * pairs,
+        fused_score=[0.1] * pairs,
     )
-    settings = yaml.safe_dump(load_settings().model_dump(mode="json"))
-    run.store.write("settings.yaml", settings.encode())
+    sample = REVIEW_SAMPLE.rows(
+        keys
+        | {
+            "position": list(numbers),
+            "stratum": ["all"] * pairs,
+            "pairs": [pairs] * pairs,
+            "sampled": [pairs] * pairs,
+            "weight": [1.0] * pairs,
+            "shared": [n % SHARED_EVERY == 0 for n in numbers],
+        }
+    )
+    settings = load_settings()
+    run.execute(sample_step(settings).plan(run), lambda _, output: output.write("review_sample", sample))
+    run.store.write("settings.yaml", yaml.safe_dump(settings.model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
     return run
 

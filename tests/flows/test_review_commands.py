@@ -17,10 +17,11 @@ from commands import DARKLODE, Call, Environment, background, free_port, run_com
 from playwright.sync_api import Browser
 from review_run import TOKEN, review_run, served
 
+from flows.build_benchmark import recorded
 from pipeline.artifacts import Run
 from pipeline.review import Journal, standing
 
-pytest_plugins = ["browser", "flow_fixtures", "s3_server"]
+pytest_plugins = ["browser", "flow_fixtures", "s3_bucket"]
 
 ADDRESS = re.compile(r"^http://\S+/$", re.MULTILINE)
 
@@ -193,8 +194,19 @@ def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], r
     assert (refused.code, reason in refused.err) == (1, True), refused
 
 
-def test_a_run_without_a_sample_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:
+def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: Path) -> None:
     review_run(run.store.url)
-    (tmp_path / "run" / "manifests" / "given_review_sample.json").unlink()
-    assert "has no table review_sample yet" in call("review", run.store.url).err
+    (tmp_path / "run" / "manifests" / "review_sample.json").unlink()
+    options = ("--set", "review.query_share=1", "--set", "review.pairs=7", "--reviewer", "Ann")
+    shown = call("review", run.store.url, "--export-sheet", tmp_path / "sheet.csv", *options)
+    assert (shown.code, "7 pairs for Ann" in shown.out) == (0, True), shown
+    assert run.tables("review_sample").rows("review_sample") == 7
+    assert recorded(run)[2].review.pairs == 7  # which validation then reads
+
+
+def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:
+    review_run(run.store.url)
+    (tmp_path / "run" / "manifests" / "given_verdicts.json").unlink()
+    (tmp_path / "run" / "manifests" / "review_sample.json").unlink()
+    assert "has no table verdicts yet; run its command to the end" in call("review", run.store.url).err
     assert "holds no run" in call("review", tmp_path / "none").err

@@ -114,7 +114,7 @@ def random_run(url: str, seed: int, tenants: int = 2, judge_id: str = "llm-1") -
             pool += [pair | _candidate(chance) for pair in pairs]
             verdicts += judged
             known = [one for one in judged if one["relevant"] is not None]
-            qrels += [_only(one) | {"relevance": int(one["relevant"])} for one in known]
+            qrels += [_only(one) | {"relevance": int(one["relevant"]), "source": "judge"} for one in known]
             if split != "test":
                 triplets += _triplets(key, split, known)
     for name, rows in {

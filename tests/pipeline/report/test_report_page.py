@@ -136,11 +136,11 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
     for key, stage in (
         ("query-length", "clean"),
         ("found-by", "pool"),
-        ("labels", "judge"),
+        ("labels", "label"),
         ("audit-overlap", "audit"),
     ):
         assert (key in shown) == (STAGES.index(stage) < complete)
-    assert ("queries have no positive" in said) == (STAGES.index("judge") < complete)
+    assert ("queries have no positive" in said) == (STAGES.index("label") < complete)
 
 
 def test_a_run_without_any_table_says_so(run: Run) -> None:
