@@ -139,7 +139,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Text:
-    """A text from outside: how it is cut, and whether something in it says what it is (positive, negative)."""
+    """A text from outside; `role` says what it is (positive, negative), `note` what is known of it."""
 
     role: str
     text: str

@@ -52,7 +52,7 @@ def _environment() -> Environment:
         finalize=_plain,
     )
     environment.globals["is_number"] = _is_number
-    environment.filters |= {"number": number, "first": first, "clean": clean}
+    environment.filters |= {"number": number, "first": first}
     return environment
 
 

@@ -17,7 +17,7 @@ LENGTHS = f"""
         SELECT 'raw' AS kind, len(regexp_extract_all(text, '\\S+')) AS words FROM raw_queries UNION ALL
         SELECT 'cleaned', n_words FROM cleaned_queries UNION ALL
         SELECT 'cleaned', len(regexp_extract_all(payload, '\\S+')) FROM rejects
-        WHERE stage = 'clean.diversity' UNION ALL
+        WHERE stage = 'clean.diversity' AND payload IS NOT NULL UNION ALL
         SELECT 'kept', n_words FROM cleaned_queries
     )
     SELECT CAST(least(words, {LONGEST + 1}) AS BIGINT) AS words, count(*) FILTER (kind = 'raw') AS raw,
@@ -53,7 +53,8 @@ LARGEST = f"""
     texts AS (
         SELECT tenant, cluster_id, 0 AS place, left(text, {TEXT}) AS text FROM picked UNION ALL
         SELECT p.tenant, p.cluster_id, 1, left(r.payload, {TEXT}) FROM rejects r
-        JOIN picked p ON p.tenant = r.tenant AND p.query_id = r.represented_by WHERE r.stage LIKE 'clean.%'
+        JOIN picked p ON p.tenant = r.tenant AND p.query_id = r.represented_by
+        WHERE r.stage LIKE 'clean.%' AND r.payload IS NOT NULL
     ), different AS (
         SELECT tenant, cluster_id, place, text FROM texts
         QUALIFY row_number() OVER (

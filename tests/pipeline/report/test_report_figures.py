@@ -13,7 +13,7 @@ from small_log import mine, random_log
 
 from conftest import put, read
 from pipeline.artifacts import Run
-from pipeline.report import Shown, shown_sections, source
+from pipeline.report import Shown, doubts, shown_sections, source
 from schemas.settings import JudgeSettings, Settings
 from schemas.tables import TABLES
 
@@ -109,8 +109,12 @@ def test_what_only_one_retriever_found(chance_run: Run) -> None:
         }
 
 
-def test_the_most_doubtful_triplets_are_those_of_the_smallest_margins(chance_run: Run) -> None:
+@pytest.mark.parametrize("first_look", [1, doubts.FIRST_LOOK])
+def test_the_most_doubtful_triplets_are_those_of_the_smallest_margins(
+    chance_run: Run, first_look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By brute force: every text of every triplet with the distance of its probability from the threshold."""
+    monkeypatch.setattr(doubts, "FIRST_LOOK", first_look)
     said = {(*key_of(row), row["chunk_id"]): row for row in read(chance_run, "verdicts")}
     margins = {}
     for triplet in read(chance_run, "triplets"):
