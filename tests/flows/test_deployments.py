@@ -19,7 +19,7 @@ from pipeline.artifacts import Run
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit".split()
+STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
 
 
 class Site:
