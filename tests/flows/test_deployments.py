@@ -137,6 +137,17 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
     assert sorted(rows, key=str) == sorted(measured, key=str)
     assert {row["retriever"] for row in rows} >= {"bm25", "ppmi"}
 
+    done, held = site.run("validate-benchmark/local", out=out, settings={"validation": {"min_kappa": 0.5}})
+    assert (done.code, held["state"]["name"]) == (1, "Failed")
+    assert "may not be published: kappa is unknown" in held["state"]["message"]
+    assert site.tasks(held)["review_sample"] == "Completed"
+    assert json.loads(site.artifacts(held)["release"]["data"])[0] == {
+        "figure": "kappa",
+        "value": None,
+        "asked": 0.5,
+        "passed": False,
+    }
+
     done, failed = site.run("build-benchmark/local", out=out, docs="nowhere")
     assert (done.code, failed["state"]["name"]) == (1, "Failed")
     assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]

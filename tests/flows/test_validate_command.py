@@ -129,7 +129,7 @@ def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) 
     message = (
         r"kappa is 0\.\d{3}, and min_kappa asks for at least 0\.99; recall is 0\.\d{3}, and min_recall asks .* 1\."
     )
-    assert re.fullmatch(rf"error: {copied} may not be published: {message}\. Read the disagreements[^\n]*\n", shown.err)
+    assert re.fullmatch(rf"error: {copied} may not be published: {message} Read the disagreements[^\n]*\n", shown.err)
     failed = last_flow_run(served)
     assert failed["state"]["name"] == "Failed"
     assert re.search(message, failed["state"]["message"])
