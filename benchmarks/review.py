@@ -122,7 +122,7 @@ def make(out: Path, chunks: int, pairs: int) -> Run:
 
 
 def _fill(run: Run, table: str, columns: str, rows: int, plan: Plan | None = None) -> None:
-    """Write a table by its columns' SQL, as functions of the row's number `i`; as the result of a plan, so it stands."""
+    """Write a table by its columns' SQL, as functions of the row's number `i`; by a plan, it stands as its result."""
 
     def work(_tables: Tables, output: Output) -> None:
         for begin in range(0, rows, PART_ROWS):

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import pyarrow as pa
 import typer
 
 from flows.config import overrides
-from flows.console import console, printable, reporter, show
+from flows.console import cell, console, printable, reporter, show
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
@@ -61,7 +62,7 @@ def _show(run: Run, labels: Path | None) -> None:
     tables = all_tables(run)
     console.print()
     show(validated.confusion(tables), "Labelled pairs: the judge (rows) against people (columns)")
-    show(validated.everything(tables), "Estimated for all pairs of the run (95 % intervals)")
+    show(_turned(validated.everything(tables)), "Estimated for all pairs of the run (95 % intervals)")
     for title, found in {
         "By tenant": validated.by_tenant(tables),
         "By retriever: the pairs that it found": validated.by_retriever(tables),
@@ -74,6 +75,12 @@ def _show(run: Run, labels: Path | None) -> None:
     _disagreements(tables)
     if labels is not None:
         _write_labels(tables, labels)
+
+
+def _turned(rows: pa.Table) -> pa.Table:
+    """The figures of one row below one another."""
+    found = [(name, cell(value)) for row in rows.to_pylist() for name, value in row.items()]
+    return pa.table({"figure": [name for name, _ in found], "estimate": [value for _, value in found]})
 
 
 def _advise(tables: "Tables") -> None:

@@ -36,7 +36,7 @@ from pipeline.artifacts import Run
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit".split()
+STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
 COMMANDS = "init build mine report review validate diff audit status query export pool doctor cache".split()
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
@@ -390,7 +390,7 @@ def test_hostile_names_and_texts_are_printed_as_they_are(call: Call, served: Env
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
     copied: Path, sample_run: SampleRun, served: Environment, tmp_path: Path
 ) -> None:
-    for stage in ("search", "pool", "judge", "triplets", "audit", "funnel"):
+    for stage in ("search", "pool", "judge", "label", "triplets", "audit", "funnel"):
         (copied / "manifests" / f"{stage}.json").unlink()
     log, errors = tmp_path / "out.txt", tmp_path / "err.txt"
     with log.open("wb") as out, errors.open("wb") as err:

@@ -22,7 +22,7 @@ from schemas.settings import Settings
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit".split()
+STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
 
 
 class Site:
@@ -141,6 +141,17 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
     measured = Run(out).tables("audit_retrievers").read("audit_retrievers").to_pylist()
     assert sorted(rows, key=str) == sorted(measured, key=str)
     assert {row["retriever"] for row in rows} >= {"bm25", "ppmi"}
+
+    done, held = site.run("validate-benchmark/local", out=out, settings={"validation": {"min_kappa": 0.5}})
+    assert (done.code, held["state"]["name"]) == (1, "Failed")
+    assert "may not be published: kappa is unknown" in held["state"]["message"]
+    assert site.tasks(held)["review_sample"] == "Completed"
+    assert json.loads(site.artifacts(held)["release"]["data"])[0] == {
+        "figure": "kappa",
+        "value": None,
+        "asked": 0.5,
+        "passed": False,
+    }
 
     done, failed = site.run("build-benchmark/local", out=out, docs="nowhere")
     assert (done.code, failed["state"]["name"]) == (1, "Failed")

@@ -11,7 +11,7 @@ from flows.config import load_settings
 
 pytest_plugins = ["flow_fixtures"]
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge triplets audit".split()
+STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
 SETTINGS = load_settings(assignments=["audit.bootstrap=100"])
 EDITED = "documents/tern/agents/macros.md"
 
