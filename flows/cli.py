@@ -11,10 +11,11 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import interrupt, judge_commands, mine_commands, review_commands
-from flows.config import DEFAULT_PRESET, load_settings, overrides
+from flows import diff_commands, init_commands, interrupt, judge_commands, mine_commands, review_commands
+from flows.config import load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
+from flows.project import project
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
@@ -28,7 +29,7 @@ from schemas.settings import Settings
 app = typer.Typer(
     name="darklode",
     help="Labelled retrieval data from documents, query logs and clicks.\n\n"
-    "Start with [bold]darklode build --docs DOCS --queries QUERIES --out RUN[/bold]; "
+    "Start with `darklode build --docs DOCS --queries QUERIES --out RUN`; "
     "a second call with the same --out does only what changed.",
     rich_markup_mode="rich",
     no_args_is_help=True,
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(judge_commands.app)
+app.command(epilog="Example: darklode init --docs handbook/ --queries queries.csv --runs runs")(init_commands.init)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
 SetOption = Annotated[
@@ -57,14 +59,18 @@ def root(show_version: Annotated[bool, typer.Option("--version", help="Show the 
 )
 def build(
     docs: Annotated[
-        str, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
-    ],
-    queries: Annotated[str, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")],
-    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")],
+        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
+    ] = None,
+    queries: Annotated[
+        str | None, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
     preset: Annotated[
-        str, typer.Option(help="Where the settings start from; `darklode doctor` lists them.")
-    ] = DEFAULT_PRESET,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings; overrides the preset.")] = None,
+        str | None, typer.Option(help="Where the settings start from; `darklode doctor` lists them.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with settings and paths; overrides the preset.")
+    ] = None,
     assignments: SetOption = None,
     keep_all_queries: Annotated[
         bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
@@ -79,12 +85,15 @@ def build(
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
     extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
-    settings = load_settings(preset, config, [*(assignments or []), *extra])
+    given = project(config, preset)
+    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
+    docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
+    out = given.path("out", out, "--out")
     with prefect_server() as ready, reporting(reporter()):
         from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)
 
         ready()
-        build_benchmark(docs, queries, out, preset, settings.model_dump(mode="json"), estimate)
+        build_benchmark(docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
     if estimate:
         return
     _summarise(Run(out), settings)
@@ -155,6 +164,9 @@ def export_command(
     """Write a run in a format that evaluators and trainers read."""
     for path in export(_existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
+
+
+app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()

@@ -17,6 +17,9 @@ DEFAULT_PRESET = "embedded"
 FREE = "judge.parameters."
 """Below it, keys are the server's."""
 
+BESIDES = ("paths", "preset")
+"""Keys of a settings file that are no settings: see `flows.project`."""
+
 
 def presets() -> list[str]:
     """Names of the presets that come with Darklode."""
@@ -34,8 +37,18 @@ def load_settings(
     """
     values = _preset(preset)
     if config:
-        values = merge(values, _yaml(_read(config), str(config)))
+        given = read_config(config)
+        values = merge(values, {key: value for key, value in given.items() if key not in BESIDES})
     return resolve(merge(values, overrides(assignments)))
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """A settings file's values.
+
+    Raises:
+        SettingsError: it cannot be read, or is not YAML.
+    """
+    return _yaml(_read(file), str(file))
 
 
 def overrides(assignments: Sequence[str]) -> dict[str, Any]:
@@ -155,7 +168,7 @@ def _check_keys(values: Mapping[str, Any]) -> None:
     known = known_keys()
     sections = {key.rpartition(".")[0] for key in known}
     sections |= {section.rpartition(".")[0] for section in sections} | {""}
-    for path in _leaves(values):
+    for path, _ in leaves(values):
         section, _, rest = path.partition(".")
         if section == "encoders" and rest:
             _check_encoder(path, rest)
@@ -177,9 +190,10 @@ def _check_encoder(path: str, rest: str) -> None:
         raise SettingsError(f"there is no setting {path}; {hint}")
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested sections, with its dotted name."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}"
+            yield f"{prefix}{key}", value

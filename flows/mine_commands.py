@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from flows.config import DEFAULT_PRESET, load_settings
+from flows.config import load_settings
 from flows.console import console, printable, reporter, show
+from flows.project import project
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
@@ -31,9 +32,13 @@ ISO = ["%Y-%m-%d"]
 
 def mine(  # noqa: PLR0913 (each is an option)
     *,
-    logs: Annotated[str, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")],
-    docs: Annotated[str, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet.")],
-    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")],
+    logs: Annotated[
+        str | None, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")
+    ] = None,
+    docs: Annotated[
+        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
     date: Annotated[
         datetime | None,
         typer.Option("--date", formats=ISO, metavar="DAY", help="Read this day only; days read before stay."),
@@ -47,8 +52,10 @@ def mine(  # noqa: PLR0913 (each is an option)
         typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
     ] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
-    preset: Annotated[str, typer.Option(help="Where the settings start from.")] = DEFAULT_PRESET,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings; overrides the preset.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Where the settings start from.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with settings and paths; overrides the preset.")
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
     ] = None,
@@ -59,7 +66,10 @@ def mine(  # noqa: PLR0913 (each is an option)
     if (first is None) != (last is None):
         raise SettingsError("--from and --to are a range: give both of them, or --date for one day")
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
-    settings = load_settings(preset, config, [*(assignments or []), *extra])
+    given = project(config, preset)
+    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
+    logs, docs = given.path("logs", logs, "--logs"), given.path("docs", docs, "--docs")
+    out = given.path("mined", out, "--out")
     begin, end = date or first, date or last
     with prefect_server() as ready, reporting(reporter()):
         from flows.mine_logs import mine_logs  # noqa: PLC0415 (imports while the server starts)
@@ -72,7 +82,7 @@ def mine(  # noqa: PLR0913 (each is an option)
             first=begin and begin.date(),
             last=end and end.date(),
             refresh=refresh,
-            preset=preset,
+            preset=given.preset,
             settings=settings.model_dump(mode="json"),
         )
     _summarise(Run(out), settings)

@@ -1,6 +1,5 @@
 """A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
 
-import re
 from collections.abc import Sequence
 
 import duckdb
@@ -8,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import Part, Run, Tables
 from pipeline.artifacts.stage import hive_keys, partition_of
-from pipeline.artifacts.tables import hive_option
+from pipeline.artifacts.tables import hive_option, verbatim
 from pipeline.errors import InputError
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -54,10 +53,8 @@ def views_sql(run: Run) -> str:
     is under way.
     """
     parts = run.parts()
-    # Brackets keep * ? [ in the run's own name from being read as a pattern.
-    folder = re.sub(r"[*?\[]", r"[\g<0>]", run.store.url)
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
-    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(folder)};\n")
+    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
     for name, table in TABLES.items():
         rows = _rows(table, parts[name]) if parts.get(name) else _no_rows(table)
         lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")

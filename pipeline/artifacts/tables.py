@@ -1,5 +1,6 @@
 """Reading tables of a run: by batches, whole, or through DuckDB."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,6 +131,11 @@ class Tables:
             columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
             rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
             connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+
+
+def verbatim(path: str) -> str:
+    """A path for DuckDB, which would take * ? [ in a name for a pattern."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
 def hive_option(table: str, keys: Sequence[str]) -> str:

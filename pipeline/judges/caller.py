@@ -11,16 +11,15 @@ from typing import Any
 from pipeline.endpoint import Stopped, Transient, backoff, pause
 from pipeline.errors import DarklodeError
 from pipeline.judges.budget import Budget
-from pipeline.judges.calls import Refused, completion_of
+from pipeline.judges.calls import completion_of
 from pipeline.judges.counters import Counters
-from pipeline.judges.replicas import BUSY, Replica, Replicas
+from pipeline.judges.replicas import Replica, Replicas
 from schemas.settings import MemberSettings
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Short: a server that turns calls away is called less, and one that is down not at all, by other means."""
 _LOOK_AGAIN = 0.02
 _USAGE = ("prompt_tokens", "completion_tokens")
-_TURNED_AWAY = (*BUSY, "gave no answer")
 
 Completion = Mapping[str, Any]
 
@@ -85,25 +84,13 @@ class Caller:
             raise type(error)(f"{self.settings.model} at {replica.where} {error}") from None
 
     async def _in_turn(self, replica: Replica, body: bytes, estimate: tuple[int, int]) -> Completion:
-        entered = await replica.pace.enter()
-        answered = turned_away = False
-        try:
+        async with self.replicas.turn(replica):
             self.counters.in_flight += 1
             self.counters.limit = sum(one.pace.limit for one in self.replicas.all)
-            completion = await self._afforded(replica, body, estimate)
-            answered = True
-            self.replicas.succeeded(replica)
-            return completion
-        except Refused:
-            answered = True
-            self.replicas.succeeded(replica)
-            raise
-        except Transient as failure:
-            turned_away = failure.reason.startswith(_TURNED_AWAY)
-            raise
-        finally:
-            self.counters.in_flight -= 1
-            replica.pace.leave(entered, answered=answered, turned_away=turned_away)
+            try:
+                return await self._afforded(replica, body, estimate)
+            finally:
+                self.counters.in_flight -= 1
 
     async def _afforded(self, replica: Replica, body: bytes, estimate: tuple[int, int]) -> Completion:
         while self.budget.waits(*estimate):

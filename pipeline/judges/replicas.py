@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from pipeline.endpoint import Transient, pause
 from pipeline.errors import DarklodeError
+from pipeline.judges.calls import Refused
 from pipeline.judges.counters import Counters
 from pipeline.judges.http import Http
 from pipeline.judges.pace import Pace
@@ -18,6 +20,7 @@ IN_A_ROW = 20
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 BUSY = ("answered 429", "answered 503")
 """A server that says so is there, and may have turned away only what was too much."""
+_TURNED_AWAY = (*BUSY, "gave no answer")
 
 
 @dataclass
@@ -110,6 +113,25 @@ class Replicas:
             self.check()
             wait = min(self._left(), *(replica.seconds_down for replica in self.all))
             await pause(max(wait, 0.01), stop)
+
+    @asynccontextmanager
+    async def turn(self, replica: Replica) -> AsyncIterator[None]:
+        """One of the places of a server, for one call; how the call ends tells its pace and its health."""
+        entered = await replica.pace.enter()
+        answered = turned_away = False
+        try:
+            yield
+            answered = True
+            self.succeeded(replica)
+        except Refused:
+            answered = True
+            self.succeeded(replica)
+            raise
+        except Transient as failure:
+            turned_away = failure.reason.startswith(_TURNED_AWAY)
+            raise
+        finally:
+            replica.pace.leave(entered, answered=answered, turned_away=turned_away)
 
     def succeeded(self, replica: Replica) -> None:
         """A server answered."""

@@ -15,7 +15,7 @@ from pipeline.judges.calls import Refused, completion_of
 from pipeline.judges.counters import Counters
 from pipeline.judges.http import Http
 from pipeline.judges.pace import Pace
-from pipeline.judges.replicas import BUSY, Replica, Replicas
+from pipeline.judges.replicas import Replica, Replicas
 from pipeline.planners.llm_prompt import PlannerPrompt, planner_prompt
 from pipeline.planners.llm_reply import Unreadable, importances
 from pipeline.planners.planned import planned
@@ -138,22 +138,9 @@ class _Batch:
             tries += 1
 
     async def _in_turn(self, replica: Replica, body: bytes) -> Mapping[str, Any]:
-        entered = await replica.pace.enter()
-        answered = turned_away = False
-        self._counters.calls += 1
-        try:
-            completion = completion_of(await replica.http.post(body), self._key, self._settings.key_env, SECTION)
-            answered = True
-            self._servers.succeeded(replica)
-            return completion
-        except Refused:
-            answered = True
-            self._servers.succeeded(replica)
-            raise
-        except Transient as failure:
-            turned_away = failure.reason.startswith((*BUSY, "gave no answer"))
-            raise
-        except DarklodeError as error:
-            raise type(error)(f"{self._settings.model} at {replica.where} {error}") from None
-        finally:
-            replica.pace.leave(entered, answered=answered, turned_away=turned_away)
+        async with self._servers.turn(replica):
+            self._counters.calls += 1
+            try:
+                return completion_of(await replica.http.post(body), self._key, self._settings.key_env, SECTION)
+            except DarklodeError as error:
+                raise type(error)(f"{self._settings.model} at {replica.where} {error}") from None

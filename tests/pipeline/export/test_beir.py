@@ -1,10 +1,10 @@
-import csv
 import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from beir.datasets.data_loader import GenericDataLoader
 from finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
 
 from conftest import put
@@ -12,22 +12,13 @@ from pipeline.artifacts import Run
 from pipeline.export import export
 from schemas.tables import QRELS
 
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # beir leaves the closing to Python
+
 
 def load(folder: Path, split: str) -> tuple[dict[str, Any], dict[str, str], dict[str, dict[str, int]]]:
-    """Read the way beir's GenericDataLoader does: it drops queries without qrels, and fails on qrels without query."""
-    corpus, queries, qrels = {}, {}, {}
-    with (folder / "corpus.jsonl").open(encoding="utf8") as file:
-        for line in file:
-            row = json.loads(line)
-            corpus[row.get("_id")] = {"text": row.get("text"), "title": row.get("title")}
-    with (folder / "queries.jsonl").open(encoding="utf8") as file:
-        queries = {row["_id"]: row["text"] for row in map(json.loads, file)}
-    with (folder / "qrels" / f"{split}.tsv").open(encoding="utf-8") as file:
-        reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
-        assert next(reader) == ["query-id", "corpus-id", "score"]
-        for query, chunk, score in reader:
-            qrels.setdefault(query, {})[chunk] = int(score)
-    return corpus, {query: queries[query] for query in qrels}, qrels
+    """Corpus, queries and qrels as beir reads them; queries without qrels are dropped."""
+    found: tuple[dict[str, Any], dict[str, str], dict[str, dict[str, int]]] = GenericDataLoader(str(folder)).load(split)
+    return found
 
 
 @pytest.fixture

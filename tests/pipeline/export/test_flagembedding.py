@@ -1,7 +1,4 @@
-"""FlagEmbedding is not installed here: `group` reads as its AbsEmbedderTrainDataset does."""
-
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +6,8 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
 from finished_run import FUSED, QUERY_TEXTS, TENANTS, finished_run
+from FlagEmbedding.abc.finetune.embedder.AbsArguments import AbsEmbedderDataArguments
+from FlagEmbedding.abc.finetune.embedder.AbsDataset import AbsEmbedderTrainDataset
 from triplet_rows import triplet_rows
 
 from conftest import put
@@ -27,16 +26,12 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_bytes().decode().split("\n")[:-1]]
 
 
-def group(row: dict[str, Any]) -> tuple[list[str], list[float]]:
-    """A training group of SIZE: one positive, then negatives, some of them twice if they are too few."""
-    assert isinstance(row["pos"], list)
-    assert isinstance(row["neg"], list)
-    drawn = random.Random(0)
-    positive = drawn.randrange(len(row["pos"]))
-    negatives = drawn.sample(list(range(len(row["neg"]))) * SIZE, SIZE - 1)
-    texts = [row["pos"][positive], *(row["neg"][place] for place in negatives)]
-    scores = [row["pos_scores"][positive], *(row["neg_scores"][place] for place in negatives)]
-    return texts, scores
+def groups(file: Path, cache: Path) -> AbsEmbedderTrainDataset:
+    """What FlagEmbedding trains on: groups of SIZE passages, a positive first, with the teacher's scores."""
+    given = AbsEmbedderDataArguments(
+        train_data=[str(file)], cache_path=str(cache), train_group_size=SIZE, knowledge_distillation=True
+    )
+    return AbsEmbedderTrainDataset(given, tokenizer=None)
 
 
 def test_each_query_is_one_row_that_its_reader_takes(tmp_path: Path) -> None:
@@ -51,9 +46,14 @@ def test_each_query_is_one_row_that_its_reader_takes(tmp_path: Path) -> None:
             assert row["pos_scores"] == pytest.approx([FUSED[0], FUSED[2]])
             assert row["neg_scores"] == pytest.approx([FUSED[1], FUSED[3]])
             assert row["type"] == "normal"
-            texts, scores = group(row)
-            assert len(texts) == len(scores) == SIZE
-            assert all(isinstance(score, float) for score in scores)
+        found = groups(tmp_path / "out" / f"{split}.jsonl", tmp_path / "cache")
+        assert len(found) == len(TENANTS)
+        for text, passages, scores in found:
+            known = dict(zip(row["pos"] + row["neg"], row["pos_scores"] + row["neg_scores"], strict=True))
+            assert text == QUERY_TEXTS[query]
+            assert passages[0] in row["pos"]
+            assert set(passages[1:]) == set(row["neg"])
+            assert (len(passages), scores) == (SIZE, [known[passage] for passage in passages])
 
 
 def test_negatives_are_those_of_all_triplets_without_the_positives(run: Run, tmp_path: Path) -> None:

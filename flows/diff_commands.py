@@ -1,0 +1,66 @@
+"""darklode diff: what changed between two runs."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+import yaml
+
+from flows.config import leaves
+from flows.console import console, show
+from pipeline.artifacts import Run
+from pipeline.errors import ArtifactError
+
+OldRun = Annotated[str, typer.Argument(metavar="RUN_A", help="The older run's folder or s3://bucket/prefix.")]
+NewRun = Annotated[str, typer.Argument(metavar="RUN_B", help="The newer one's.")]
+
+
+def diff(
+    run_a: OldRun,
+    run_b: NewRun,
+    examples: Annotated[int, typer.Option(min=0, help="Most examples of each kind.")] = 3,
+) -> None:
+    """Compare two runs: settings, documents, chunks, queries, labels and triplets that came, went or changed."""
+    from pipeline import diff as compared  # noqa: PLC0415 (heavy)
+    from pipeline.views import all_tables  # noqa: PLC0415
+
+    runs = [Run(run_a), Run(run_b)]
+    for run in runs:
+        if not run.manifests():
+            raise ArtifactError(f"{run.store.url} holds no run")
+    old, new = (all_tables(run) for run in runs)
+    _show("Settings that differ", pa.Table.from_pylist(list(_settings(*runs)), SETTINGS), "The settings are the same.")
+    found = compared.counts(old, new)
+    show(found, "Rows")
+    if not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed")):
+        console.print("Both runs hold the same rows.")
+        return
+    _show("Labels in one run only", compared.label_reasons(old, new), "Both runs label the same pairs.")
+    _show("Labels that flipped", compared.flipped(old, new, examples), "No label flipped.")
+    for what, rows in compared.examples(old, new, examples):
+        if rows.num_rows:
+            show(rows, f"Examples: {what}")
+
+
+SETTINGS = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])
+
+
+def _settings(old: Run, new: Run) -> Iterator[dict[str, str | None]]:
+    before, after = (dict(leaves(yaml.safe_load(run.store.read("settings.yaml") or b"") or {})) for run in (old, new))
+    for name in sorted(before.keys() | after.keys()):
+        one, other = _text(before, name), _text(after, name)
+        if one != other:
+            yield {"setting": name, "before": one, "after": other}
+
+
+def _text(values: dict[str, Any], name: str) -> str | None:
+    """A setting as it is written; None where the run does not know it."""
+    return str(values[name]) if name in values else None
+
+
+def _show(title: str, rows: pa.Table, nothing: str) -> None:
+    if rows.num_rows:
+        show(rows, title)
+    else:
+        console.print(f"{nothing}\n")

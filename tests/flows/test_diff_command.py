@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+from commands import Call
+from finished_run import finished_run
+
+from pipeline.artifacts import Run
+
+pytest_plugins = ["flow_fixtures"]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Run, Run]:
+    return finished_run(str(tmp_path / "old")), finished_run(str(tmp_path / "new"), ("acme",))
+
+
+def test_it_says_what_came_and_went(call: Call, runs: tuple[Run, Run]) -> None:
+    old, new = runs
+    old.store.write("settings.yaml", b"judge: {threshold: 0.5, prompt: binary}\nseed: 13\n")
+    new.store.write("settings.yaml", b"judge: {threshold: 0.4, prompt: binary}\nseed: 13\nadded: '[bold]'\n")
+    shown = call("diff", old.store.url, new.store.url)
+    assert (shown.code, shown.err) == (0, "")
+    settings = shown.out.split("Rows")[0]
+    assert "judge.threshold" in settings
+    assert "0.4" in settings
+    assert "[bold]" in settings
+    assert "seed" not in settings
+    assert "the query is gone" in shown.out
+    assert "No label flipped." in shown.out
+    assert "Examples: queries" in shown.out
+
+
+def test_it_says_that_nothing_changed(call: Call, runs: tuple[Run, Run]) -> None:
+    shown = call("diff", runs[0].store.url, runs[0].store.url)
+    assert shown.code == 0
+    assert "The settings are the same." in shown.out
+    assert "Both runs hold the same rows." in shown.out
+
+
+def test_a_folder_without_a_run_is_named(call: Call, runs: tuple[Run, Run], tmp_path: Path) -> None:
+    shown = call("diff", runs[0].store.url, tmp_path / "nothing")
+    assert shown.code == 1
+    assert f"{tmp_path}/nothing holds no run" in shown.err
