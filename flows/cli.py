@@ -109,12 +109,12 @@ def build(
 
 
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
-
-
-app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
-
-
 app.command(epilog="Example: darklode report runs/first")(report_commands.report)
+app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
+app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")(
+    validate_commands.validate
+)
+app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()
@@ -126,11 +126,6 @@ def audit(run: RunArgument, assignments: SetOption = None) -> None:
         ready()
         audit_retrievers(run, overrides(assignments or []))
     _show_audit(Run(run))
-
-
-app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")(
-    validate_commands.validate
-)
 
 
 @app.command()
@@ -182,9 +177,6 @@ def export_command(
     """Write a run in a format that evaluators and trainers read."""
     for path in export(_existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
-
-
-app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()

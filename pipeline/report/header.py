@@ -119,4 +119,4 @@ def _caveats(source: Source) -> list[str]:
     """They speak of finished labels or triplets only."""
     if source.mined:
         return mined_caveats(source.tables) if "mined_triplets" in source.manifests else []
-    return caveats(source.tables, source.settings) if "judge" in source.manifests else []
+    return caveats(source.tables, source.settings) if "label" in source.manifests else []
