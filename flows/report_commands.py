@@ -13,7 +13,7 @@ from schemas.settings import Settings
 
 
 def report(run: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]) -> None:
-    """Write RUN/report.html: what came of a run as one page to look at, also while it is not complete."""
+    """Write RUN/report.html: a run as one page, complete or not."""
     from pipeline.report import FILE, page, source  # noqa: PLC0415 (heavy)
 
     made = Run(run)
