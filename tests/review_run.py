@@ -120,11 +120,15 @@ def review_run(
             "shared": [n % SHARED_EVERY == 0 for n in numbers],
         }
     )
-    settings = load_settings()
-    run.execute(sample_step(settings).plan(run), lambda _, output: output.write("review_sample", sample))
-    run.store.write("settings.yaml", yaml.safe_dump(settings.model_dump(mode="json")).encode())
+    put_sample(run, sample)
+    run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
     return run
+
+
+def put_sample(run: Run, sample: pa.Table) -> None:
+    """Give a run a sample that stands for its settings."""
+    run.execute(sample_step(load_settings()).plan(run), lambda _, output: output.write("review_sample", sample))
 
 
 def _put(run: Run, table: str, **columns: object) -> None:

@@ -13,7 +13,7 @@ from flows.cli import app
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CALL = re.compile(r"""^(?:\$ )?(?:\.venv/bin/)?darklode ((?:'[^']*'|"[^"]*"|[^'"\n])*)""", re.MULTILINE)
+CALL = re.compile(r"""^(?:\$ )?(?:\.venv/bin/)?darklode ((?:'[^']*'|"[^"]*"|[^'"\n&|;])*)""", re.MULTILINE)
 DARKLODE = typer.main.get_command(app)
 
 

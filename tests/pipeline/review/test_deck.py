@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from finished_run import finished_run
-from review_run import TENANT, opened, review_run
+from review_run import TENANT, opened, put_sample, review_run
 
 from conftest import put
 from pipeline.artifacts import Run
@@ -87,7 +87,7 @@ def test_a_sample_of_pairs_that_are_gone_is_refused(run: Run) -> None:
 
 def test_a_sample_without_pairs_is_refused(run: Run) -> None:
     review_run(run.store.url, 4)
-    put(run, "review_sample", TABLES["review_sample"].empty())
+    put_sample(run, TABLES["review_sample"].empty())
     with pytest.raises(ArtifactError, match="holds no pair"), opened(run):
         pass
 
