@@ -47,6 +47,7 @@ ROUNDS = 500
 PAINTS = 50
 CLIENTS = 4
 TARGET = 100
+OPEN = "html[data-open]"
 PAINT = "performance.getEntriesByName('first-contentful-paint')"
 
 CHUNKS = """
@@ -224,11 +225,11 @@ def painted(served: Served, rounds: int) -> list[float]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1280, "height": 800})
         tab.goto(f"http://{served.place}{served.path}pair?reviewer=Eve")
+        tab.wait_for_selector(OPEN)
         for _ in range(rounds):
-            tab.wait_for_selector("html[data-open]")
             with tab.expect_navigation():
                 tab.keyboard.press("1")
-            tab.wait_for_function(f"{PAINT}.length")
+            tab.wait_for_selector(OPEN)
             taken.append(tab.evaluate(f"{PAINT}[0].startTime") / 1000)
         browser.close()
     return taken
