@@ -30,6 +30,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import yaml
+from playwright.sync_api import sync_playwright
 
 from benchmarks.report import machine, markdown_table, write
 from flows.config import load_settings
@@ -44,8 +45,11 @@ PER_QUERY = 40
 WORDS = 65
 PART_ROWS = 1 << 17
 ROUNDS = 500
+PAINTS = 50
 CLIENTS = 4
 TARGET = 100
+OPEN = "html[data-open]"
+PAINT = "performance.getEntriesByName('first-contentful-paint')"
 
 CHUNKS = """
     'doc' || i // {per} || '#' || i AS chunk_id, 'doc' || i // {per} AS doc_id, CAST(i % {per} AS INTEGER) AS position,
@@ -216,6 +220,23 @@ def at_once(served: Served, clients: int, rounds: int) -> list[Times]:
     ]
 
 
+def painted(served: Served, rounds: int) -> list[float]:
+    """Seconds from a key to the first paint of the next page, in headless Chromium, which draws without a GPU."""
+    taken = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        tab.goto(f"http://{served.place}{served.path}pair?reviewer=Eve")
+        tab.wait_for_selector(OPEN)
+        for _ in range(rounds):
+            with tab.expect_navigation():
+                tab.keyboard.press("1")
+            tab.wait_for_selector(OPEN)
+            taken.append(tab.evaluate(f"{PAINT}[0].startTime") / 1000)
+        browser.close()
+    return taken
+
+
 def answer_all(run: Run, pairs: pa.Table) -> None:
     """Put an answer to every pair into the journal."""
     journal = Journal(run.store)
@@ -245,6 +266,7 @@ def measure(run: Run) -> Figures:
     tables = run.tables("chunks", "review_sample")
     with serving(run) as served:
         start, times = served.seconds, [*at_once(served, 1, ROUNDS), *at_once(served, CLIENTS, ROUNDS)]
+        times.append(Times.of("in headless Chromium: from a key to the next page, painted", painted(served, PAINTS)))
         megabytes = served.megabytes()
     answer_all(run, tables.read("review_sample"))
     with serving(run) as served:

@@ -109,6 +109,14 @@ def _serve(run: Run, started: Review, place: Place, open_browser: bool) -> None:
     from flows.review.app import review_app  # noqa: PLC0415 (heavy)
     from flows.review.server import listen, serve, token_of  # noqa: PLC0415
 
+    def ready() -> None:
+        addresses = place.addresses(opened, token)
+        console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
+        for address in addresses:
+            console.print(printable(address), soft_wrap=True)
+        if open_browser:
+            typer.launch(addresses[0])
+
     deck = started.deck
     with _alone(run), listen(place) as opened:
         token = token_of(run.store)
@@ -117,12 +125,7 @@ def _serve(run: Run, started: Review, place: Place, open_browser: bool) -> None:
             + ("the judge's verdicts are shown" if started.show_judge else "blind to the judge's verdicts")
         )
         console.print(_so_far(started), soft_wrap=True)
-        console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
-        for address in place.addresses(opened, token):
-            console.print(printable(address), soft_wrap=True)
-        if open_browser:
-            typer.launch(place.addresses(opened, token)[0])
-        serve(review_app(started, token, place.hosts), opened)
+        serve(review_app(started, token, place.hosts), opened, ready)
     console.print(f"\n{_so_far(started)}; the same command goes on", soft_wrap=True)
 
 

@@ -169,7 +169,7 @@ def served(run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: 
     place = place or Place("127.0.0.1", 0, ())
     with opened(run, show_judge=show_judge) as deck, listen(place) as bound:
         review = Review(deck, turns_of(run, deck), scale, Analyzer(), show_judge)
-        running = server(review_app(review, TOKEN, place.hosts))
+        running = server(review_app(review, TOKEN, place.hosts), lambda: None)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

@@ -120,14 +120,12 @@ class Review:
     def _around(self, row: int, pair: Pair, wanted: str) -> dict[str, Any]:
         if wanted != pair.name:
             return {"around": False, "before": None, "after": None, "no_neighbours": ""}
-        marker, reason = Marker(self.analyzer, pair.query), ""
-        before, after = None, None
+        marker = Marker(self.analyzer, pair.query)
         try:
             before, after = self.deck.around(row)
-        except ArtifactError as error:
-            reason = f"Not to be had: {error}"
-        else:
             reason = "" if before or after else "The document has no other chunk"
+        except ArtifactError as error:
+            before, after, reason = None, None, f"Not to be had: {error}"
         return {
             "around": True,
             "before": _blocks(before, marker),

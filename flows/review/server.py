@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -89,8 +90,21 @@ def listen(place: Place) -> socket.socket:
     return opened
 
 
-def server(app: ASGIApp) -> uvicorn.Server:
-    """The server of the pages; `run(sockets=…)` answers until it is told to end."""
+class Server(uvicorn.Server):
+    """Says when it answers, and Ctrl-C is its own to take."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._ready()
+
+
+def server(app: ASGIApp, ready: Callable[[], None]) -> Server:
+    """The server of the pages; `run(sockets=…)` calls `ready`, and answers until it is told to end."""
     config = uvicorn.Config(
         app,
         access_log=False,  # it would hold the token
@@ -103,13 +117,13 @@ def server(app: ASGIApp) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return uvicorn.Server(config)
+    return Server(config, ready)
 
 
-def serve(app: ASGIApp, opened: socket.socket) -> None:
-    """Answer requests until Ctrl-C, then let those under way end."""
+def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
+    """Call `ready`, and answer requests until Ctrl-C; then let those under way end."""
     try:
-        server(app).run(sockets=[opened])
+        server(app, ready).run(sockets=[opened])
     except KeyboardInterrupt:  # how it ends
         return
 

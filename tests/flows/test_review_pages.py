@@ -212,7 +212,7 @@ def test_other_keyboards_have_their_keys_in_the_same_places(
     pressed = "([key, code]) => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, code, bubbles: true}))"
     tab.evaluate(pressed, [typed, code])
     if expected:
-        tab.wait_for_function("!document.querySelector('[data-key=u]').disabled")
+        expect(tab.get_by_role("button", name="Undo")).to_be_enabled()
     assert [row[2] for row in said(page)] == expected
 
 
