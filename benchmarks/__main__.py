@@ -3,8 +3,8 @@
 import runpy
 
 NAMES = """
-    quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association cost million
-    recall_interval
+    quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association review cost
+    million recall_interval
 """.split()
 
 for name in NAMES:

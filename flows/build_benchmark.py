@@ -11,10 +11,10 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from flows import tools
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
+from flows.publishing import publish_report
 from flows.reporting import reporter
 from flows.spreading import spreading
 from flows.steps import Step, run_step
-from pipeline import statistics
 from pipeline.artifacts import Output, Run, Tables, key_of
 from pipeline.audit import AUDIT, audit
 from pipeline.calibration import CALIBRATE, calibrate, fitted_thresholds
@@ -29,7 +29,6 @@ from pipeline.ingest import INGEST_DOCUMENTS, INGEST_QUERIES, ingest_documents, 
 from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
 from pipeline.label import LABEL, OVERRIDING_LABEL, label
 from pipeline.pool import POOL_STAGE, pool
-from pipeline.retrieval import retrieval
 from pipeline.search import SEARCH, Factory, search
 from pipeline.split import SPLIT, split
 from pipeline.spread import Spread, here
@@ -126,16 +125,13 @@ def show_estimate(run: Run, settings: Settings) -> None:
 
 
 def finish(run: Run, settings: Settings) -> None:
-    """Write what lies beside the tables: the funnel, the views for DuckDB and the dataset card."""
+    """Write what lies beside the tables: the funnel, the views for DuckDB, the dataset card and the report."""
     write_funnel(run)
     run.store.write("views.sql", views_sql(run).encode())
-    tables = all_tables(run)
-    text = card(run, settings, caveats(tables, settings))
+    text = card(run, settings, caveats(all_tables(run), settings))
     run.store.write("README.md", text.encode())
     create_markdown_artifact(text, key="dataset-card", description=run.store.url)
-    create_table_artifact(retrieval(run).to_pylist(), key="retrieval", description=run.store.url)
-    for name, show in SHOWN.items():
-        create_table_artifact(show(tables).to_pylist(), key=name, description=run.store.url)
+    publish_report(run, settings)
 
 
 def write_funnel(run: Run) -> None:
@@ -148,15 +144,6 @@ def write_funnel(run: Run) -> None:
             FUNNEL_STAGE, {}, lambda _, output: funnel(run, output), lambda: {"the other stages": key_of(steps_so_far)}
         ),
     )
-
-
-SHOWN = {
-    "funnel": statistics.funnel,
-    "pool-sizes": statistics.pool_sizes,
-    "labels": statistics.labels,
-    "audit-retrievers": statistics.audit_retrievers,
-    "audit-overlap": statistics.audit_overlap,
-}
 
 
 def record(run: Run, docs: str, queries: str, settings: Settings) -> None:

@@ -11,7 +11,16 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from flows import diff_commands, init_commands, interrupt, judge_commands, mine_commands, validate_commands
+from flows import (
+    diff_commands,
+    init_commands,
+    interrupt,
+    judge_commands,
+    mine_commands,
+    report_commands,
+    review_commands,
+    validate_commands,
+)
 from flows.config import load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
@@ -100,6 +109,12 @@ def build(
 
 
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
+app.command(epilog="Example: darklode report runs/first")(report_commands.report)
+app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
+app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")(
+    validate_commands.validate
+)
+app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()
@@ -111,11 +126,6 @@ def audit(run: RunArgument, assignments: SetOption = None) -> None:
         ready()
         audit_retrievers(run, overrides(assignments or []))
     _show_audit(Run(run))
-
-
-app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")(
-    validate_commands.validate
-)
 
 
 @app.command()
@@ -167,9 +177,6 @@ def export_command(
     """Write a run in a format that evaluators and trainers read."""
     for path in export(_existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
-
-
-app.command(epilog="Example: darklode diff runs/monday runs/tuesday")(diff_commands.diff)
 
 
 @app.command()
@@ -244,6 +251,7 @@ def _summarise(run: Run, settings: Settings) -> None:
 
 
 PLACES = {
+    "report.html": "report to look at",
     "README.md": "dataset card",
     "tables/": "tables (Parquet)",
     "tables/triplets/": "triplets",

@@ -21,6 +21,7 @@ from schemas.settings import Settings
 
 NIGHTS = 8
 PLACES = {
+    "report.html": "report to look at",
     "README.md": "dataset card",
     "tables/triplets/": "triplets (Parquet)",
     "views.sql": "views for DuckDB",

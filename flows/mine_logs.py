@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
-import pyarrow as pa
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact
 
 from flows import tools
 from flows.build_benchmark import plain, write_funnel
@@ -15,6 +14,7 @@ from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
 from flows.mine_record import Sources, ask_to_learn, asked_to_learn, record
 from flows.mine_watch import tell_what_came, watch
 from flows.planning import planning
+from flows.publishing import publish_report
 from flows.steps import Step, run_step
 from pipeline.artifacts import Run, Stage, key_of
 from pipeline.association.stage import ASSOCIATE, associate
@@ -28,7 +28,6 @@ from pipeline.ingest import (
     log_sources,
     source_fingerprint,
 )
-from pipeline.mining import statistics
 from pipeline.mining.card import mined_card
 from pipeline.mining.click_model import CLICK_MODEL_STAGE, click_model
 from pipeline.mining.days import digests, settled, until
@@ -41,7 +40,7 @@ from pipeline.mining.triplets import MINED_TRIPLETS, mined_triplets
 from pipeline.planners.plan import PLAN_QUERIES
 from pipeline.relevance.stage import RELEVANCE, relevance
 from pipeline.relevance.verify import VERIFY, verify
-from pipeline.views import all_tables, views_sql
+from pipeline.views import views_sql
 from schemas.settings import Settings
 
 NEVER = "9999-12-31"
@@ -224,24 +223,10 @@ def _dates(first: date | None, last: date | None) -> list[date] | None:
 
 
 def finish(run: Run, settings: Settings) -> None:
-    """Write what lies beside the tables: the funnel, the views for DuckDB and the dataset card."""
+    """Write what lies beside the tables: the funnel, the views for DuckDB, the dataset card and the report."""
     write_funnel(run)
     run.store.write("views.sql", views_sql(run).encode())
-    tables = all_tables(run)
     text = mined_card(run, settings)
     run.store.write("README.md", text.encode())
     create_markdown_artifact(text, key="mined-dataset-card", description=run.store.url)
-    shown = {
-        "mined-triplets": statistics.sources(tables),
-        "nights": statistics.nights(tables),
-        "associations": statistics.graph(tables, settings.associate.max_per_query),
-    }
-    for name, rows in shown.items():
-        create_table_artifact(_plain_rows(rows), key=name, description=run.store.url)
-
-
-def _plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    return [
-        {name: value.isoformat() if isinstance(value, date) else value for name, value in row.items()}
-        for row in rows.to_pylist()
-    ]
+    publish_report(run, settings)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
@@ -31,8 +30,6 @@ from pipeline.validation import (
 from pipeline.views import all_tables
 from schemas.settings import Settings
 
-DISAGREEMENTS_SHOWN = 200
-
 
 @flow(name="validate-benchmark", persist_result=False)
 def validate_benchmark(out: str, settings: dict[str, Any] | None = None) -> State[None]:
@@ -50,7 +47,6 @@ def validate_benchmark(out: str, settings: dict[str, Any] | None = None) -> Stat
             run_step(run, step)
         record(run, docs, queries, chosen)
         finish(run, chosen)
-    publish(run)
     return Completed(message=decide(run))
 
 
@@ -88,23 +84,6 @@ def _validate_step(settings: Settings) -> Step:
         {"bootstrap": wanted.bootstrap, "seed": seed, "threshold": None if none else judge.threshold},
         work,
     )
-
-
-def publish(run: Run) -> None:
-    """Show the figures as Prefect artifacts."""
-    tables = all_tables(run)
-    shown = {
-        "validation": validated.everything(tables),
-        "validation-by-tenant": validated.by_tenant(tables),
-        "validation-by-retriever": validated.by_retriever(tables),
-        "validation-confusion": validated.confusion(tables),
-        "validation-thresholds": validated.thresholds(tables),
-        "reviewer-agreement": validated.reviewers(tables),
-        "disagreements": validated.disagreements(tables, DISAGREEMENTS_SHOWN),
-    }
-    for key, rows in shown.items():
-        create_table_artifact(rows.to_pylist(), key=key, description=run.store.url)
-    create_table_artifact(validated.release(tables), key="release", description=run.store.url)
 
 
 def decide(run: Run) -> str:

@@ -1,8 +1,10 @@
 """The funnel: what came into each step of a build, what left it, and why the rest did not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from pipeline.artifacts import FunnelStep, Output, Run, Stage
+import pyarrow as pa
+
+from pipeline.artifacts import FunnelStep, Manifest, Output, Run, Stage
 from schemas.tables import FUNNEL
 
 FUNNEL_STAGE = Stage("funnel", 1, (), ("funnel",))
@@ -24,7 +26,11 @@ def funnel(run: Run, output: Output) -> None:
 
     A step has one row per reason for which it dropped rows, or one row without a reason if it dropped none.
     """
-    manifests = run.manifests()
+    output.write("funnel", funnel_of(run.manifests()))
+
+
+def funnel_of(manifests: Mapping[str, Manifest]) -> pa.Table:
+    """The funnel that some complete stages counted, as rows of `funnel`."""
     steps = [step for stage in in_build_order(manifests) for step in manifests[stage].funnel]
     rows = [(place, step, *drop) for place, step in enumerate(steps) for drop in _drops(step)]
     columns = {
@@ -34,7 +40,7 @@ def funnel(run: Run, output: Output) -> None:
     }
     for name in ("step", "unit_in", "rows_in", "unit_out", "rows_out"):
         columns[name] = [getattr(step, name) for _, step, *_ in rows]
-    output.write("funnel", FUNNEL.rows(dict(columns)))
+    return FUNNEL.rows(dict(columns))
 
 
 def in_build_order(stages: Iterable[str]) -> list[str]:

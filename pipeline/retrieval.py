@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.artifacts import Run
+from pipeline.artifacts import Manifest, Run
 from pipeline.search import SEARCH
 
 
@@ -36,7 +36,11 @@ def retrieval(run: Run) -> pa.Table:
 
     A tenant whose lists stood counts with what they took when they were made, an encoder with the latest search alone.
     """
-    manifest = run.manifest(SEARCH)
+    return retrieval_of(run.manifest(SEARCH))
+
+
+def retrieval_of(manifest: Manifest | None) -> pa.Table:
+    """The same from the record of the search."""
     efforts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for unit in manifest.units.values() if manifest else ():
         efforts[unit["facts"]["retriever"]].append(unit["facts"])

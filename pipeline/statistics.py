@@ -50,6 +50,7 @@ POOL_FOUND_BY = """
     FROM pool GROUP BY len(retrievers) ORDER BY len(retrievers)
 """
 
+# The deviation is of whole numbers: stddev_pop's last digits hang on the order of the rows.
 LABELS = """
     WITH golden AS (
         SELECT split, count(*) FILTER (relevance > 0) AS n
@@ -61,7 +62,9 @@ LABELS = """
            CAST(sum(n) AS BIGINT) AS positives,
            avg(n) FILTER (n > 0) AS mean,
            median(n) FILTER (n > 0) AS median,
-           stddev_pop(n) FILTER (n > 0) AS deviation
+           sqrt(CAST(sum(n * n) FILTER (n > 0) * count(*) FILTER (n > 0)
+                     - sum(n) FILTER (n > 0) * sum(n) FILTER (n > 0) AS DOUBLE))
+               / nullif(count(*) FILTER (n > 0), 0) AS deviation
     FROM golden GROUP BY ROLLUP (split) HAVING count(*) > 0
     ORDER BY array_position(['train', 'validation', 'test'], golden.split) NULLS LAST
 """

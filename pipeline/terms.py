@@ -28,6 +28,7 @@ _NO_SPACES = (
 _RUN = re.compile(f"[{_NO_SPACES}]+")
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
 _WORD = re.compile(rf"[\w{_MARKS}{_NO_SPACES}]+")
+_SPAN = re.compile(rf"{_RUN.pattern}|(?:(?![_{_NO_SPACES}])[\w{_MARKS}])+")
 
 
 def _bigrams(run: re.Match[str]) -> str:
@@ -48,6 +49,19 @@ def words(text: str) -> list[str]:
     if not text.isascii():
         text = _RUN.sub(_bigrams, text)
     return _WORD.findall(text)
+
+
+def tokens(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of what `words` makes words of, in the text as it is: to mark them where they stand.
+
+    Runs of scripts without spaces come as overlapping pairs of characters, as there.
+    """
+    for found in _SPAN.finditer(text):
+        start, end = found.span()
+        if _RUN.match(found.group()):
+            yield from ((at, min(at + 2, end)) for at in range(start, max(start + 1, end - 1)))
+        else:
+            yield start, end
 
 
 def is_pair(word: str) -> bool:

@@ -1,30 +1,54 @@
-"""An S3 server on loopback with an empty bucket, taken by `pytest_plugins = ["s3_server"]`."""
+"""An S3 server on loopback; `s3_bucket` has a fixture with an empty bucket."""
 
 import http.client
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pyarrow.fs as pafs
 import pytest
 from moto.server import ThreadedMotoServer
 
+UNSET = ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN")
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIATHISISNOTAREALKEY", "AWS_SECRET_ACCESS_KEY": "this/is+not/a+real/secret/but+long"}
+REGION = {"AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A prefix in the bucket; the environment names the server and its keys."""
+
+@contextmanager
+def s3_server(*buckets: str) -> Iterator[dict[str, str]]:
+    """A server with these buckets, empty ones; yields the variables that lead a user's environment to it."""
     moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     moto.start()
     try:
         host, port = moto.get_host_and_port()
-        for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/bucket")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield "s3://bucket/some/prefix"
+        environment = KEYS | REGION | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}
+        for name in buckets:
+            make_bucket(environment, name)
+        yield environment
     finally:
         moto.stop()
+
+
+def make_bucket(environment: dict[str, str], name: str) -> None:
+    """Make an empty bucket."""
+    connection = http.client.HTTPConnection(environment["AWS_ENDPOINT_URL"].removeprefix("http://"))
+    connection.request("PUT", f"/{name}")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def filesystem(environment: dict[str, str]) -> pafs.S3FileSystem:
+    """The server's files, for a test that looks at them."""
+    return pafs.S3FileSystem(
+        endpoint_override=environment["AWS_ENDPOINT_URL"],
+        access_key=KEYS["AWS_ACCESS_KEY_ID"],
+        secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        region=REGION["AWS_REGION"],
+    )
+
+
+def enter(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    """Set the variables for the length of a test."""
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)

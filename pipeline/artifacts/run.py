@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -138,6 +139,7 @@ class Run:
             facts=output.facts,
             units=output.units,
             software=software,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         if self.manifest(stage) != before:
             message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"

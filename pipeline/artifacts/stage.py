@@ -48,7 +48,7 @@ class FunnelStep:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The record of a complete stage."""
+    """The record of a complete stage; `finished` is when, in UTC (ISO 8601), and empty in records of older versions."""
 
     stage: str
     fingerprint: str
@@ -60,6 +60,7 @@ class Manifest:
     facts: dict[str, Any] = field(default_factory=dict)
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
     schema_version: int = SCHEMA_VERSION
 
     def rows(self, table: str) -> int:

@@ -53,6 +53,7 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+        _flush(target.parent)
 
     def read(self, name: str) -> bytes | None:
         """The file's bytes, or None where there is no such file."""
@@ -96,6 +97,15 @@ class Store:
             self._fs.delete_dir(self.path(folder))
         except FileNotFoundError:
             return
+
+
+def _flush(folder: Path) -> None:
+    """Have a folder's names on disk, too: a power cut could still undo a rename."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:

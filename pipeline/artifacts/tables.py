@@ -99,6 +99,12 @@ class Tables:
                 self.view(connection, table, table)
             yield connection
 
+    @contextmanager
+    def opened(self) -> Iterator["Tables"]:
+        """The same tables for many questions: one connection answers them all, and makes its views once."""
+        with self.connect() as connection:
+            yield _Opened(self._store, self._parts, connection)
+
     def sql(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer of one query. Order its rows: DuckDB promises no order of its own."""
         with self.connect() as connection:
@@ -131,6 +137,18 @@ class Tables:
             columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
             rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
             connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+
+
+class _Opened(Tables):
+    """Tables with a connection that stays."""
+
+    def __init__(self, store: Store, parts: dict[str, list[Part]], connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(store, parts)
+        self._connection = connection
+
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        yield self._connection
 
 
 def verbatim(path: str) -> str:

@@ -1,6 +1,8 @@
 """The answers of reviewers, one small file each: never changed, deleted, or lost with the process."""
 
 import json
+import re
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pipeline.artifacts import Store
+from pipeline.artifacts import Store, key_of
 from pipeline.errors import ArtifactError
 from schemas.review_tables import REVIEWS
 
 FOLDER = "review/answers"
 _READERS = 16  # files read at once: on S3 each is a request
+_NAME = re.compile(r"/(\d{20})-[0-9a-f]{32}\.json")
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,31 @@ class Answer:
         """The pair and its reviewer."""
         return self.tenant, self.query_id, self.chunk_id, self.reviewer
 
+    @property
+    def pair(self) -> str:
+        """See `pair_name`."""
+        return pair_name(self.tenant, self.query_id, self.chunk_id)
+
 
 class Journal:
-    """The answers of a run, in the order given; several processes may add to it at once."""
+    """The answers of a run, in the order given; several threads and processes may add to it at once.
+
+    The order is that of the clock; an answer added after `read` comes after all that was read, should the clock have
+    been set back since.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last = 0
+        self._counting = threading.Lock()
 
     def append(self, answer: Answer) -> None:
         """Keep an answer; it is on disk, whole, when this returns."""
-        self._last = max(time.time_ns(), self._last + 1)
+        with self._counting:
+            self._last = max(time.time_ns(), self._last + 1)
+            number = self._last
         said = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
-        name = f"{FOLDER}/{self._last:020d}-{uuid4().hex}.json"
+        name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
         self._store.write(name, json.dumps(said, ensure_ascii=False).encode())
 
     def read(self) -> list[Answer]:
@@ -65,6 +80,9 @@ class Journal:
             ArtifactError: a file there is no answer.
         """
         names = sorted(name for name in self._store.sizes(FOLDER) if name.endswith(".json"))
+        numbers = [int(found[1]) for name in names if (found := _NAME.search(name))]
+        with self._counting:
+            self._last = max([self._last, *numbers])
         with ThreadPoolExecutor(_READERS) as readers:
             return list(readers.map(self._load, names))
 
@@ -83,3 +101,13 @@ def standing(answers: Iterable[Answer]) -> pa.Table:
     last = {answer.key: answer for answer in answers}
     kept = [last[key] for key in sorted(last) if not last[key].undone]
     return REVIEWS.rows({name: [getattr(answer, name) for answer in kept] for name in REVIEWS.schema.names})
+
+
+def pair_name(tenant: str, query_id: str, chunk_id: str) -> str:
+    """What a form or a sheet calls a pair: ids may hold characters that neither carries unchanged."""
+    return "p" + key_of(tenant, query_id, chunk_id)
+
+
+def clean_rationale(text: str | None) -> str | None:
+    """A rationale as it is kept: without space around it, its lines ended one way; None where it says nothing."""
+    return (text or "").replace("\r\n", "\n").replace("\r", "\n").strip() or None

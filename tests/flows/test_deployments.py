@@ -14,7 +14,10 @@ import pytest
 from commands import PREFECT, Environment, Outcome, background, clone, run_command, wait_for
 
 from conftest import REPOSITORY
+from flows.publishing import plain_rows
 from pipeline.artifacts import Run
+from pipeline.report import FILE, page, shown_sections, source
+from schemas.settings import Settings
 
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
@@ -125,6 +128,8 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
     assert shown["dataset-card"]["type"] == "markdown"
     assert shown["dataset-card"]["data"].encode() == run.store.read("README.md")
 
+    published(run, Settings(), shown)
+
     done, again = site.run("build-benchmark/local", out=out)
     assert (done.code, again["id"] != flow_run["id"]) == (0, True)
     assert set(site.tasks(again).values()) == {"Cached"}
@@ -151,6 +156,16 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
     done, failed = site.run("build-benchmark/local", out=out, docs="nowhere")
     assert (done.code, failed["state"]["name"]) == (1, "Failed")
     assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]
+
+
+def published(run: Run, settings: Settings, shown: Mapping[str, Any]) -> None:
+    """Assert that the run's artifacts are the figures of its report."""
+    with source(run, settings) as given:
+        figures = {one.figure.key: one.table for _, of_section in shown_sections(given) for one in of_section}
+        assert run.store.read(FILE) == page(given)
+    assert len(figures) > 5
+    for key, table in figures.items():
+        assert json.loads(shown[key]["data"]) == json.loads(json.dumps(plain_rows(table))), key
 
 
 def stage_key(stage: str) -> str:
@@ -216,6 +231,7 @@ def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_pat
     assert {row["kind"] for row in json.loads(shown["associations"]["data"])} <= {"click", "relevance"}
     assert shown["mined-dataset-card"]["data"].encode() == Run(out).store.read("README.md")
     assert {f"{stage_key(stage)}-funnel" for stage in site.tasks(sooner)} <= shown.keys()
+    published(Run(out), Settings(), site.artifacts(later))
 
 
 def test_a_backfill_reads_its_days_and_a_night_without_a_log_fails(site: Site, tmp_path: Path) -> None:

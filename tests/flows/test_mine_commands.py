@@ -60,7 +60,7 @@ def test_a_first_night_prints_what_came_of_the_log_and_where_it_is(mined_run: Sa
     assert len(re.findall(r"^2026-03-\d\d( +[\d,]+){8}$", printed, re.M)) == 8
     assert re.search(r"^Associations\nkind .*beyond_the_cap\nclick ", printed, re.M)
     assert "triplets have no negative; none was made up." in printed
-    for place in ("README.md", "tables/triplets/", "views.sql", "settings.yaml"):
+    for place in ("report.html", "README.md", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {mined_run.folder}/{place}\n" in printed
         assert (mined_run.folder / place).exists()
 

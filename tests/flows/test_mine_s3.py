@@ -1,6 +1,5 @@
 """`darklode mine` with its log and its run on S3, against an S3 server on loopback."""
 
-import http.client
 import re
 from collections.abc import Iterator
 from datetime import date
@@ -9,7 +8,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 from commands import DARKLODE, Environment, built, mine_command, mine_without_prefect, run_command, tables_of
-from moto.server import ThreadedMotoServer
+from s3_server import KEYS, filesystem, s3_server
 
 from conftest import SAMPLE
 from flows.config import load_settings
@@ -17,38 +16,16 @@ from flows.config import load_settings
 pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-KEYS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "this/is+not/a+real/secret/but+long+enough"}
 LOG, OUT = "s3://clicks/search/log", "s3://clicks/some/run"
 
 
 @pytest.fixture(scope="module")
 def s3(served: Environment) -> Iterator[Environment]:
     """The environment of a user with an S3 server and a bucket that holds the sample's log."""
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/clicks")
-        assert connection.getresponse().status == 200
-        connection.close()
-        environment = dict(served) | KEYS
-        environment |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
-        environment |= {"AWS_EC2_METADATA_DISABLED": "true"}
+    with s3_server("clicks") as environment:
         logs = str(SAMPLE / "impressions")
         pafs.copy_files(logs, path_of(LOG), pafs.LocalFileSystem(), filesystem(environment))
-        yield environment
-    finally:
-        moto.stop()
-
-
-def filesystem(environment: Environment) -> pafs.S3FileSystem:
-    return pafs.S3FileSystem(
-        endpoint_override=environment["AWS_ENDPOINT_URL"],
-        access_key=KEYS["AWS_ACCESS_KEY_ID"],
-        secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-        region="us-east-1",
-    )
+        yield dict(served) | environment
 
 
 def path_of(url: str) -> str:
@@ -58,7 +35,7 @@ def path_of(url: str) -> str:
 def fetched(environment: Environment, folder: Path) -> Path:
     """The run, copied to a folder."""
     folder.mkdir()
-    pafs.copy_files(path_of(OUT), str(folder), filesystem(environment), pafs.LocalFileSystem())
+    pafs.copy_files(path_of(OUT), str(folder), filesystem(dict(environment)), pafs.LocalFileSystem())
     return folder
 
 

@@ -1,6 +1,5 @@
 """A build on a Ray cluster of two machines, with its run on S3: the same tables, also when one of them is lost."""
 
-import http.client
 import re
 import subprocess
 import sys
@@ -10,8 +9,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 from commands import Environment, SampleRun, build_command, built, tables_of, wait_for
-from moto.server import ThreadedMotoServer
 from ray_cluster import Cluster, cluster
+from s3_server import filesystem, s3_server
 
 from flows.spreading import spreading
 from pipeline.artifacts import Run
@@ -22,39 +21,24 @@ pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 OUT = "s3://cluster/runs/sample"
-AWS = {
-    "AWS_ACCESS_KEY_ID": "access",
-    "AWS_SECRET_ACCESS_KEY": "secret",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of an S3 server with an empty bucket."""
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/cluster")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield f"http://{host}:{port}"
-    finally:
-        moto.stop()
+def s3() -> Iterator[dict[str, str]]:
+    """The environment that leads to an S3 server with an empty bucket."""
+    with s3_server("cluster") as environment:
+        yield environment
 
 
 @pytest.fixture(scope="module")
-def machines(served: Environment, s3: str) -> Iterator[Cluster]:
-    with cluster(dict(served) | AWS | {"AWS_ENDPOINT_URL": s3}) as two:
+def machines(served: Environment, s3: dict[str, str]) -> Iterator[Cluster]:
+    with cluster(dict(served) | s3) as two:
         yield two
 
 
 @pytest.fixture(scope="module")
-def bucket(s3: str) -> pafs.FileSystem:
-    return pafs.S3FileSystem(endpoint_override=s3, access_key="access", secret_key="secret", region="us-east-1")
+def bucket(s3: dict[str, str]) -> pafs.FileSystem:
+    return filesystem(s3)
 
 
 def files(bucket: pafs.FileSystem, folder: str) -> dict[str, bytes]:

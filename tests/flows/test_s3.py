@@ -1,6 +1,5 @@
 """The command with --out s3://bucket/prefix, against an S3 server on loopback."""
 
-import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow.fs as pafs
 import pytest
 from commands import DARKLODE, Environment, SampleRun, build_command, built, run_command, tables_of
-from moto.server import ThreadedMotoServer
+from s3_server import KEYS, filesystem, s3_server
 
 from pipeline.artifacts import Run
 
@@ -16,42 +15,23 @@ pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 OUT = "s3://bucket/some/run"
-ACCESS, SECRET = "AKIATHISISNOTAREALKEY", "this/is+not/a+real/secret/but+long+enough"
+ACCESS, SECRET = KEYS.values()
 
 
 @pytest.fixture(scope="module")
 def s3(served: Environment) -> Iterator[Environment]:
     """The environment of a user with an S3 server and an empty bucket."""
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", "/bucket")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield dict(served) | {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": ACCESS,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-    finally:
-        moto.stop()
+    with s3_server("bucket") as environment:
+        yield dict(served) | environment
 
 
 def objects(environment: Environment) -> dict[str, bytes]:
     """Every object below the run, by its name there."""
-    filesystem = pafs.S3FileSystem(
-        endpoint_override=environment["AWS_ENDPOINT_URL"], access_key=ACCESS, secret_key=SECRET, region="us-east-1"
-    )
+    files = filesystem(dict(environment))
     root = OUT.removeprefix("s3://")
-    found = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
+    found = files.get_file_info(pafs.FileSelector(root, recursive=True))
     return {
-        info.path.removeprefix(f"{root}/"): filesystem.open_input_stream(info.path).read()
-        for info in found
-        if info.is_file
+        info.path.removeprefix(f"{root}/"): files.open_input_stream(info.path).read() for info in found if info.is_file
     }
 
 
@@ -71,6 +51,12 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
         assert SECRET.encode() not in data, name
         assert s3["AWS_ENDPOINT_URL"].encode() not in data, name
     assert not [secret for secret in (ACCESS, SECRET) if secret in printed + again]
+
+    page = first["report.html"]
+    assert page.count(b"<figure") > 20
+    reported = run_command([DARKLODE, "report", OUT], s3)
+    assert (reported.code, reported.out, reported.err) == (0, f"{OUT}/report.html\n", "")
+    assert objects(s3)["report.html"] == page
 
     shown = run_command([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")

@@ -65,7 +65,7 @@ def state(run: Run) -> tuple[dict[str, bytes | None], list[dict[str, object]]]:
 
 def timeless(manifest: Manifest) -> dict[str, object]:
     raw: dict[str, object] = json.loads(manifest.to_json())
-    return {key: value for key, value in raw.items() if key != "seconds"}
+    return {key: value for key, value in raw.items() if key not in {"seconds", "finished"}}
 
 
 def killed(code: str, *arguments: str) -> None:

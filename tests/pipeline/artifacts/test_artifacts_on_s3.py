@@ -1,10 +1,9 @@
 """The same life of a run on `s3://bucket/prefix`, against an S3 server on loopback."""
 
-import http.client
 from collections.abc import Iterator
 
 import pytest
-from moto.server import ThreadedMotoServer
+from s3_server import KEYS, enter, make_bucket, s3_server
 from staged import STAGE, UNITS, build, fail, killed, qrels, state
 
 from pipeline.artifacts import Run, Stage, Store
@@ -12,33 +11,21 @@ from pipeline.errors import ArtifactError
 
 pytestmark = pytest.mark.server
 
+SECRET = KEYS["AWS_SECRET_ACCESS_KEY"].encode()
+
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        yield f"{host}:{port}"
-    finally:
-        moto.stop()
+def server() -> Iterator[dict[str, str]]:
+    with s3_server() as environment:
+        yield environment
 
 
 @pytest.fixture
-def s3(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def s3(server: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """A fresh bucket's URL; keys and server stand in the environment alone."""
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{server}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    enter(monkeypatch, server)
     bucket = f"bucket-{abs(hash(request.node.name))}"
-    connection = http.client.HTTPConnection(server)
-    connection.request("PUT", f"/{bucket}")
-    assert connection.getresponse().status == 200
-    connection.close()
+    make_bucket(server, bucket)
     return f"s3://{bucket}/some/prefix"
 
 
@@ -120,5 +107,5 @@ def test_a_damaged_manifest_is_named(s3: str) -> None:
 def test_no_key_reaches_the_run(s3: str) -> None:
     build(s3)
     run = Run(s3)
-    assert all(b"SECRET" not in (data or b"") for data in state(run)[0].values())
-    assert b"SECRET" not in (run.store.read("manifests/judge.json") or b"")
+    assert all(SECRET not in (data or b"") for data in state(run)[0].values())
+    assert SECRET not in (run.store.read("manifests/judge.json") or b"")

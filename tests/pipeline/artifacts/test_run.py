@@ -141,9 +141,9 @@ staged.Run(sys.argv[1]).store.__class__.write = until_manifest
 staged.build(sys.argv[1])
 """,
     "in the middle of writing a part": """
-replace, named = os.fsync, []
-def third(file): named.append(file); kill() if len(named) == 7 else None
-os.fsync = third
+named = []
+def flush(file): named.append(file); kill() if len(named) == 13 else None  # a write flushes its file and its folder
+os.fsync = flush
 staged.build(sys.argv[1])
 """,
     "before tidying": """

@@ -20,7 +20,7 @@ from pipeline.encoders.cache import EmbeddingCache
 from pipeline.encoders.keys import KeyIndex, KeySet, hash_of, keys_of, to_bytes
 from pipeline.errors import ArtifactError
 
-pytest_plugins = ["s3_server"]
+pytest_plugins = ["s3_bucket"]
 
 ENCODER = "model@1 query:'a/b'"
 

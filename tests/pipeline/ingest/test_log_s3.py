@@ -10,7 +10,7 @@ from log_ingesting import day_of, logs_of
 from pipeline.artifacts import Store
 from pipeline.errors import InputError
 
-pytest_plugins = ["s3_server"]
+pytest_plugins = ["s3_bucket"]
 
 
 def test_a_log_on_s3_gives_the_bytes_of_a_local_one(tmp_path: Path, bucket: str) -> None:

@@ -25,7 +25,7 @@ from pipeline.judges import compaction, ledger, verdict_parts
 from pipeline.judges.ledger import Ledger
 from pipeline.judges.port import REPLIES
 
-pytest_plugins = ["s3_server"]
+pytest_plugins = ["s3_bucket"]
 
 JUDGE = "model@1 prompt:'a/b' é"
 

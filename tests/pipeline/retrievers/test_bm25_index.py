@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 import bm25s
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 from test_bm25 import METHODS, random_chunks
 
 from pipeline.artifacts import Store
@@ -152,6 +150,8 @@ import pipeline.retrievers.bm25_index as module
 from pipeline.retrievers.bm25_weights import build_index
 from pipeline.terms import TermSpace
 from schemas.settings import Bm25Settings
+
+pytest_plugins = ["s3_bucket"]
 left = [int(sys.argv[2])]
 def dying(act):
     def acting(*given, **named):
@@ -181,45 +181,22 @@ def test_a_killed_save_leaves_nothing_that_is_trusted(after: int, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name], "leftovers are swept up"
 
 
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket's URL on a server on loopback."""
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    moto.start()
-    try:
-        host, port = moto.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        connection = http.client.HTTPConnection(f"{host}:{port}")
-        connection.request("PUT", "/bm25-indexes")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield "s3://bm25-indexes/some/prefix"
-    finally:
-        moto.stop()
-
-
 @pytest.mark.server
 def test_an_index_on_s3_is_built_once_and_fetched_once(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, store = Builder(), Store(s3)
+    build, store = Builder(), Store(bucket)
     scratches = [tmp_path / "one", tmp_path / "two"]
     for scratch in scratches:
         scratch.mkdir()
-        same_hits(Bm25Indexes(s3, "d", scratch).get(DEFAULT, build), build_index(build.terms, DEFAULT))
+        same_hits(Bm25Indexes(bucket, "d", scratch).get(DEFAULT, build), build_index(build.terms, DEFAULT))
     assert build.calls == 1
     key = index_key(DEFAULT, "d")
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.retrievers.bm25_index.pafs.copy_files", None)
-        Bm25Indexes(s3, "d", scratches[1]).get(DEFAULT, build)
+        Bm25Indexes(bucket, "d", scratches[1]).get(DEFAULT, build)
     store.write(f"{key}/data.csc.index.npy", b"damaged")
     fresh = tmp_path / "three"
     fresh.mkdir()
-    same_hits(Bm25Indexes(s3, "d", fresh).get(DEFAULT, build), build_index(build.terms, DEFAULT))
+    same_hits(Bm25Indexes(bucket, "d", fresh).get(DEFAULT, build), build_index(build.terms, DEFAULT))
     assert build.calls == 2

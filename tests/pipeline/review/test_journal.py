@@ -91,3 +91,14 @@ def test_a_damaged_file_is_named(store: Store) -> None:
 def test_a_run_without_answers_has_none(store: Store) -> None:
     assert Journal(store).read() == []
     assert standing([]).num_rows == 0
+
+
+def test_answers_after_a_restart_come_last_though_the_clock_was_set_back(store: Store) -> None:
+    Journal(store).append(YES)
+    name = next(iter(store.sizes("review/answers")))
+    later = f"{10**19:020d}{name[-38:]}"
+    store.write(f"review/answers/{later}", store.read(name) or b"")
+    journal = Journal(store)
+    journal.read()
+    journal.append(replace(YES, relevance=0))
+    assert standing(journal.read())["relevance"].to_pylist() == [0]

@@ -1,0 +1,34 @@
+"""darklode report: a run as one page."""
+
+from typing import Annotated
+
+import typer
+import yaml
+
+from flows.config import resolve
+from flows.console import console, printable
+from pipeline.artifacts import Run
+from pipeline.errors import ArtifactError
+from schemas.settings import Settings
+
+
+def report(run: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]) -> None:
+    """Write RUN/report.html: a run as one page, complete or not."""
+    from pipeline.report import FILE, page, source  # noqa: PLC0415 (heavy)
+
+    made = Run(run)
+    with source(made, _settings(made)) as given:
+        made.store.write(FILE, page(given))
+    console.print(f"{printable(made.store.url)}/{FILE}", soft_wrap=True)
+
+
+def _settings(run: Run) -> Settings:
+    """The settings that the run was last made with.
+
+    Raises:
+        ArtifactError: the folder holds no run.
+    """
+    text = run.store.read("settings.yaml")
+    if text is None:
+        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+    return resolve(yaml.safe_load(text))

@@ -1,0 +1,1 @@
+"""The web page where people label pairs."""

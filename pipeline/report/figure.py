@@ -1,0 +1,74 @@
+"""A figure: a small table with a title, a sentence on how to read it, and a way to draw it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pipeline.report.drawing import Drawing
+from pipeline.report.source import Source
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is shown, and of what.
+
+    Attributes:
+        key: names it on the page and among Prefect's artifacts: lower-case letters, digits and dashes.
+        title: a few words.
+        note: how to read it, in one sentence.
+        table: its numbers; without rows there is no figure.
+        draw: the drawings of that table; none: the table itself is shown.
+        needs: tables that must have been written.
+        wide: it takes the page's whole width.
+        most: rows shown; the rest is cut, and that is said.
+        last: the last rows are shown instead of the first.
+        null: how what is not known is written.
+    """
+
+    key: str
+    title: str
+    note: str
+    table: Callable[[Source], pa.Table]
+    draw: Callable[[pa.Table, Source], Sequence[Drawing]] | None = None
+    needs: tuple[str, ...] = ()
+    wide: bool = False
+    most: int = 60
+    last: bool = False
+    null: str = "–"
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures that belong together; `of_labels`: they are worth what the labels are."""
+
+    key: str
+    title: str
+    figures: tuple[Figure, ...]
+    of_labels: bool = False
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure of a run: its table, and how many of its rows were cut."""
+
+    figure: Figure
+    table: pa.Table
+    cut: int = 0
+    drawings: Sequence[Drawing] = field(default=())
+
+
+def shown(figures: Sequence[Figure], given: Source) -> Iterator[Shown]:
+    """The figures for which the run has rows."""
+    for figure in figures:
+        if not given.written.issuperset(figure.needs):
+            continue
+        table = figure.table(given)
+        if table.num_rows:
+            kept = _cut(table, figure)
+            drawings = figure.draw(kept, given) if figure.draw else ()
+            yield Shown(figure, kept, table.num_rows - kept.num_rows, drawings)
+
+
+def _cut(table: pa.Table, figure: Figure) -> pa.Table:
+    return table.slice(max(0, table.num_rows - figure.most)) if figure.last else table.slice(0, figure.most)

@@ -1,0 +1,120 @@
+"""What the judge said: verdicts, their probabilities, and those that could not be read."""
+
+import pyarrow as pa
+
+from pipeline import statistics
+from pipeline.report.bars import Bin, Histogram, histograms, stacked
+from pipeline.report.drawing import Chart, Drawing, Facts, Rule
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number, share
+from pipeline.report.scale import Scale
+from pipeline.report.source import Source
+from pipeline.report.thresholds import thresholds
+
+BINS = 20
+MOST_THRESHOLDS = 4
+ERROR = 120
+
+PROBABILITIES = f"""
+    WITH binned AS (
+        SELECT least(CAST(floor(probability * {BINS}) AS INTEGER), {BINS - 1}) AS bin, relevant
+        FROM verdicts WHERE probability IS NOT NULL
+    )
+    SELECT bin / {BINS} AS probability_from, (bin + 1) / {BINS} AS probability_to,
+           count(*) FILTER (relevant) AS relevant, count(*) FILTER (NOT relevant) AS not_relevant,
+           count(*) FILTER (relevant IS NULL) AS unreadable
+    FROM binned GROUP BY bin ORDER BY bin
+"""
+
+NULLS = f"""
+    WITH nulls AS (
+        SELECT coalesce(left(error, {ERROR}), 'no error named') AS error, count(*) AS verdicts FROM verdicts
+        WHERE relevant IS NULL GROUP BY ALL
+    ), everything AS (SELECT count(*) AS n, count(*) FILTER (relevant IS NULL) AS unreadable FROM verdicts)
+    SELECT 'any' AS error, unreadable AS verdicts, unreadable / n AS share FROM everything WHERE n > 0 UNION ALL
+    SELECT error, verdicts, verdicts / n FROM nulls, everything
+    ORDER BY verdicts DESC, error = 'any' DESC, error
+"""
+
+
+def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
+    scale = Scale(0, 1)
+    ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
+    bins = [Bin(scale.at(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends]
+    series = []
+    for name, tone in (("relevant", "a"), ("not_relevant", "b"), ("unreadable", "c")):
+        counts = table[name].to_pylist()
+        if sum(counts):
+            series.append(Histogram(name.replace("_", " "), tone, counts, "verdicts", number(sum(counts))))
+    return [histograms(bins, series, scale.axis("probability of being relevant", 10), _rules(source, scale))]
+
+
+def _rules(source: Source, scale: Scale) -> list[Rule]:
+    found = thresholds(source).to_pylist()[:MOST_THRESHOLDS]
+    return [
+        Rule(
+            scale.at(row["threshold"]), " ".join(["threshold", f"{row['threshold']:.3g}", row["tenant"] or ""]).strip()
+        )
+        for row in found
+    ]
+
+
+def _nulls(table: pa.Table, _source: Source) -> list[Drawing]:
+    everything, *errors = table.to_pylist()
+    facts = Facts([("unreadable", number(everything["verdicts"])), ("of all verdicts", share(everything["share"], 2))])
+    if not errors:
+        return [facts]
+    return [facts, stacked(table.slice(1), "error", {"verdicts": ("verdicts", "b")}, axis="verdicts", most=10)]
+
+
+def _judges(table: pa.Table, _source: Source) -> list[Chart]:
+    series = {"relevant": ("relevant", "a"), "not_relevant": ("not relevant", "b"), "unreadable": ("unreadable", "c")}
+    said = {name: how for name, how in series.items() if any(table[name].to_pylist())}
+    return [stacked(table, "judge_id", said, axis="pairs", most=8)]
+
+
+SECTION = Section(
+    "judging",
+    "Verdicts",
+    (
+        Figure(
+            "judges",
+            "Judges",
+            "What each judge said of the pairs; its id names the model, prompt and settings behind it.",
+            lambda source: statistics.judges(source.tables),
+            _judges,
+            ("verdicts",),
+            wide=True,
+            most=20,
+        ),
+        Figure(
+            "verdict-probabilities",
+            "Probabilities of the verdicts",
+            "How sure the judge was, by what it said; the line is the threshold from which on a pair is relevant, and "
+            "each row has its own height.",
+            lambda source: source.tables.sql(PROBABILITIES),
+            _probabilities,
+            ("verdicts",),
+        ),
+        Figure(
+            "unreadable",
+            "Verdicts that could not be read",
+            "Their number and share of all verdicts, and by error; they are null: neither positives nor negatives.",
+            lambda source: source.tables.sql(NULLS),
+            _nulls,
+            ("verdicts",),
+            most=11,
+        ),
+        Figure(
+            "stopping",
+            "Where judging stopped",
+            "The likeliest pairs were judged first until the recall asked for was reached; what was missed is "
+            "estimated from pairs drawn at random, with its 95 % interval.",
+            lambda source: statistics.stopping(source.tables),
+            needs=("stopping",),
+            wide=True,
+            most=20,
+        ),
+    ),
+    of_labels=True,
+)

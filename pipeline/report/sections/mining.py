@@ -1,0 +1,120 @@
+"""What a search log gave: evidence by day, pairs by source, associations, tiers and drift."""
+
+import pyarrow as pa
+
+from pipeline.mining import statistics
+from pipeline.mining.drift import drift
+from pipeline.report.bars import stacked
+from pipeline.report.days import evidence
+from pipeline.report.drawing import Chart
+from pipeline.report.figure import Figure, Section
+from pipeline.report.source import Source
+
+DAYS = 120
+BY_TENANT = """
+    WITH counted AS (
+        SELECT tenant, 'queries' AS kind, count(*) AS n FROM log_queries GROUP BY tenant UNION ALL
+        SELECT tenant, 'associations', count(*) FROM associations GROUP BY tenant UNION ALL
+        SELECT tenant, 'pairs', count(*) FROM mined_pairs GROUP BY tenant UNION ALL
+        SELECT tenant, 'triplets', count(*) FROM triplets GROUP BY tenant
+    )
+    SELECT tenant, CAST(coalesce(sum(n) FILTER (kind = 'queries'), 0) AS BIGINT) AS queries,
+           CAST(coalesce(sum(n) FILTER (kind = 'associations'), 0) AS BIGINT) AS associations,
+           CAST(coalesce(sum(n) FILTER (kind = 'pairs'), 0) AS BIGINT) AS pairs,
+           CAST(coalesce(sum(n) FILTER (kind = 'triplets'), 0) AS BIGINT) AS triplets
+    FROM counted GROUP BY tenant ORDER BY queries DESC, tenant
+"""
+
+DRIFT = pa.schema(
+    [
+        ("date", pa.string()),
+        ("measure", pa.string()),
+        ("value", pa.int64()),
+        ("mean", pa.float64()),
+        ("change", pa.float64()),
+        ("flagged", pa.bool_()),
+    ]
+)
+
+
+def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
+    summed = table.group_by(["source", "split"]).aggregate([("triplets", "sum")]).to_pylist()
+    names = sorted({row["source"] for row in summed})
+    counts = {(row["source"], row["split"]): row["triplets_sum"] for row in summed}
+    columns = {split: [counts.get((name, split), 0) for name in names] for split in ("train", "validation")}
+    series = {"train": ("train", "a"), "validation": ("validation", "b")}
+    return [stacked(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
+
+
+def _drift(source: Source) -> pa.Table:
+    bound = source.settings.mining.flag_drift
+    found = drift(statistics.nights(source.tables))
+    return pa.Table.from_pylist([vars(one) | {"flagged": abs(one.change) > bound} for one in found], DRIFT)
+
+
+SECTION = Section(
+    "mining",
+    "The search log",
+    (
+        Figure(
+            "nights",
+            "Evidence by day",
+            "What each day of the log held, bots left out, and the pairs that it was the first to give; each row has "
+            "its own height.",
+            lambda source: statistics.nights(source.tables),
+            evidence,
+            ("click_evidence", "log_queries", "mined_pairs"),
+            wide=True,
+            most=DAYS,
+            last=True,
+        ),
+        Figure(
+            "newest-day",
+            "The newest day against those before it",
+            "Its numbers and their mean over up to seven days before; change is relative, and flagged where it is "
+            "beyond mining.flag_drift.",
+            _drift,
+            needs=("click_evidence", "log_queries", "mined_pairs"),
+        ),
+        Figure(
+            "mined-triplets",
+            "Triplets by source",
+            "Own evidence is a query's own clicks and ranked documents; lent evidence came from an associated query.",
+            lambda source: statistics.sources(source.tables),
+            _by_source,
+            ("mined_pairs", "triplets"),
+        ),
+        Figure(
+            "associations",
+            "Associations",
+            "Queries that borrow, and from how many others; those beyond the cap (associate.max_per_query) lend "
+            "nothing.",
+            lambda source: statistics.graph(source.tables, source.settings.associate.max_per_query),
+            needs=("associations",),
+        ),
+        Figure(
+            "mined-tenants",
+            "By tenant",
+            "Distinct queries of the log, associations, pairs and triplets; tenants never mix.",
+            lambda source: source.tables.sql(BY_TENANT),
+            needs=("log_queries", "associations", "mined_pairs", "triplets"),
+            most=20,
+        ),
+        Figure(
+            "confirmed",
+            "Confirmed by the judge",
+            "Of the pairs that were looked at, the share that the judge finds relevant; an embedded judge is weak.",
+            lambda source: statistics.confirmed(source.tables),
+            needs=("mined_verdicts",),
+            most=20,
+        ),
+        Figure(
+            "tiers",
+            "Tiers",
+            "As in ScalingNote's Table 1; a larger tier holds the smaller ones.",
+            lambda source: statistics.tiers(source.tables),
+            needs=("mined_pairs", "triplets", "documents"),
+            wide=True,
+        ),
+    ),
+)

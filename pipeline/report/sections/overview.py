@@ -1,0 +1,88 @@
+"""What went in, and where the rows went."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import statistics
+from pipeline.funnel import funnel_of
+from pipeline.report.drawing import Axis, Bar, Chart, Row
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number
+from pipeline.report.scale import Scale
+from pipeline.report.source import Source
+
+REASONS = 4
+
+
+def _funnel(table: pa.Table, _source: Source) -> list[Chart]:
+    steps = _steps(table)
+    rows = [row for _, same in groupby(steps, _counted) for row in _bars(list(same))]
+    return [Chart(rows, Axis(), height=16, legend=[("a", "went on"), ("faint", "dropped")])]
+
+
+def _steps(table: pa.Table) -> list[dict[str, Any]]:
+    """One dictionary a step, its reasons gathered."""
+    names = ("step", "unit_in", "rows_in", "unit_out", "rows_out")
+    found = []
+    for key, rows in groupby(table.to_pylist(), lambda row: tuple(row[name] for name in names)):
+        reasons = sorted(
+            ((row["dropped"], row["reason"]) for row in rows if row["reason"]), key=lambda one: (-one[0], one[1])
+        )
+        found.append(dict(zip(names, key, strict=True)) | {"reasons": reasons})
+    return found
+
+
+def _counted(step: dict[str, Any]) -> str | None:
+    """The unit of a step that counts the same thing on both sides: neighbours share a scale."""
+    return step["unit_in"] if step["unit_in"] == step["unit_out"] else None
+
+
+def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
+    scale = Scale(0, max(step["rows_in"] for step in steps))
+    for step in steps:
+        came, went, unit = step["rows_in"], step["rows_out"], step["unit_out"]
+        if _counted(step) is None:
+            said = f"{number(came)} {step['unit_in']} → {number(went)} {unit}"
+            yield Row(step["step"], (), "", " · ".join(filter(None, (said, _reasons(step)))))
+            continue
+        parts = [Bar(0, scale.at(went), "a", f"{number(went)} {unit} went on")]
+        if came > went:
+            tip = f"{number(came - went)} {unit} dropped"
+            parts.append(Bar(scale.at(went), scale.span(went, came), "faint", tip))
+        value = f"{number(came)} → {number(went)} {unit}" if came > went else f"{number(went)} {unit}"
+        yield Row(step["step"], parts, value, _reasons(step))
+
+
+def _reasons(step: dict[str, Any]) -> str:
+    named = [f"{reason} {number(dropped)}" for dropped, reason in step["reasons"][:REASONS]]
+    left = len(step["reasons"]) - REASONS
+    return " · ".join([*named, f"{left} more"] if left > 0 else named)
+
+
+SECTION = Section(
+    "overview",
+    "From what came in to what came out",
+    (
+        Figure(
+            "funnel",
+            "Funnel",
+            "Each step's bar is what came in: the dark part went on, the pale part was dropped for the reasons below "
+            "it; steps that count the same thing share a scale.",
+            lambda source: funnel_of(source.manifests).drop_columns(["position"]),
+            _funnel,
+            wide=True,
+            most=200,
+        ),
+        Figure(
+            "sizes",
+            "What went in, by tenant",
+            "Rows of each table; tenants never mix.",
+            lambda source: statistics.sizes(source.tables),
+            needs=("documents", "raw_queries"),
+            most=20,
+        ),
+    ),
+)

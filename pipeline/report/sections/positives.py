@@ -1,0 +1,73 @@
+"""The labels: how many positives queries have, by split, and which have none."""
+
+import pyarrow as pa
+
+from pipeline import statistics
+from pipeline.report.bars import Histogram, histograms, whole_bins
+from pipeline.report.drawing import Chart
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number
+from pipeline.report.source import Source
+
+MOST_POSITIVES = 30
+"""Queries with more share a bin."""
+
+POSITIVES = f"""
+    WITH found AS (
+        SELECT split, count(*) FILTER (relevance > 0) AS n
+        FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
+    )
+    SELECT CAST(least(n, {MOST_POSITIVES + 1}) AS BIGINT) AS positives, count(*) AS queries,
+           count(*) FILTER (split = 'train') AS train, count(*) FILTER (split = 'validation') AS validation,
+           count(*) FILTER (split = 'test') AS test
+    FROM found GROUP BY ALL ORDER BY positives
+"""
+
+WITHOUT = """
+    SELECT tenant, left(text, 300) AS query, split, count(pool.chunk_id) AS candidates
+    FROM queries LEFT JOIN pool USING (tenant, query_id)
+    ANTI JOIN (FROM qrels WHERE relevance > 0) AS positives USING (tenant, query_id)
+    GROUP BY tenant, query_id, text, split ORDER BY candidates DESC, tenant, query_id
+"""
+
+
+def _positives(table: pa.Table, _source: Source) -> list[Chart]:
+    values, queries = table["positives"].to_pylist(), table["queries"].to_pylist()
+    bins, axis = whole_bins(values, MOST_POSITIVES, "positives")
+    none = sum(count for value, count in zip(values, queries, strict=True) if value == 0)
+    return [histograms(bins, [Histogram("queries", "a", queries, "queries", f"{number(none)} without any")], axis)]
+
+
+SECTION = Section(
+    "positives",
+    "Positives",
+    (
+        Figure(
+            "positives-per-query",
+            "Positives per query",
+            "Queries by how many candidates are relevant to them; those at 0 have no answer in the corpus, or none "
+            "that was found, and 31 stands for all that have more.",
+            lambda source: source.tables.sql(POSITIVES),
+            _positives,
+            ("queries", "qrels"),
+        ),
+        Figure(
+            "queries-without-positives",
+            "Queries without a positive",
+            "Nothing relevant was found for them: a gap in the documents, or in the retrievers.",
+            lambda source: source.tables.sql(WITHOUT),
+            needs=("queries", "pool", "qrels"),
+            most=10,
+        ),
+        Figure(
+            "labels",
+            "Labels by split",
+            "Queries and positives of each split; mean, median and deviation are of positives per query, over the "
+            "queries that have any.",
+            lambda source: statistics.labels(source.tables),
+            needs=("queries", "qrels"),
+            wide=True,
+        ),
+    ),
+    of_labels=True,
+)

@@ -1,0 +1,152 @@
+"""The queries: how long, in which languages, and how alike."""
+
+import pyarrow as pa
+
+from pipeline.report.bars import Histogram, histograms, stacked, whole_bins
+from pipeline.report.drawing import Chart, Quote, Quotes, Text
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number
+from pipeline.report.source import Source
+
+LONGEST = 30
+"""Longer queries share a bin."""
+TEXT = 300
+
+LENGTHS = f"""
+    WITH counted AS (
+        SELECT 'raw' AS kind, len(regexp_extract_all(text, '\\S+')) AS words FROM raw_queries UNION ALL
+        SELECT 'cleaned', n_words FROM cleaned_queries UNION ALL
+        SELECT 'cleaned', len(regexp_extract_all(payload, '\\S+')) FROM rejects
+        WHERE stage = 'clean.diversity' AND payload IS NOT NULL UNION ALL
+        SELECT 'kept', n_words FROM cleaned_queries
+    )
+    SELECT CAST(least(words, {LONGEST + 1}) AS BIGINT) AS words, count(*) FILTER (kind = 'raw') AS raw,
+           count(*) FILTER (kind = 'cleaned') AS cleaned, count(*) FILTER (kind = 'kept') AS kept
+    FROM counted GROUP BY ALL ORDER BY words
+"""
+
+LANGUAGES = """
+    WITH named AS (
+        SELECT language, true AS kept FROM cleaned_queries UNION ALL
+        SELECT substr(reason, 10), false FROM rejects WHERE stage = 'clean.language' AND reason LIKE 'language %'
+    )
+    SELECT language, count(*) FILTER (kept) AS kept, count(*) FILTER (NOT kept) AS dropped
+    FROM named GROUP BY language ORDER BY count(*) DESC, language
+"""
+
+CLUSTERS = """
+    WITH sizes AS (
+        SELECT CAST(sum(n_represented) AS BIGINT) AS n FROM cleaned_queries GROUP BY tenant, cluster_id
+    ), bins AS (FROM (VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999),
+                             (1000, 9223372036854775807)) AS t(low, high))
+    SELECT CASE WHEN low = high THEN CAST(low AS VARCHAR) WHEN low = 1000 THEN '1,000 and more'
+           ELSE low || '–' || high END AS raw_queries,
+           count(*) AS clusters, CAST(sum(n) AS BIGINT) AS together
+    FROM sizes JOIN bins ON n BETWEEN low AND high GROUP BY low, high ORDER BY low
+"""
+
+LARGEST = f"""
+    WITH sizes AS (
+        SELECT tenant, cluster_id, CAST(sum(n_represented) AS BIGINT) AS raw_queries, count(*) AS kept
+        FROM cleaned_queries GROUP BY tenant, cluster_id ORDER BY raw_queries DESC, tenant, cluster_id LIMIT 8
+    ), picked AS (SELECT * FROM cleaned_queries SEMI JOIN sizes USING (tenant, cluster_id)),
+    texts AS (
+        SELECT tenant, cluster_id, 0 AS place, left(text, {TEXT}) AS text FROM picked UNION ALL
+        SELECT p.tenant, p.cluster_id, 1, left(r.payload, {TEXT}) FROM rejects r
+        JOIN picked p ON p.tenant = r.tenant AND p.query_id = r.represented_by
+        WHERE r.stage LIKE 'clean.%' AND r.payload IS NOT NULL
+    ), different AS (
+        SELECT tenant, cluster_id, place, text FROM texts
+        QUALIFY row_number() OVER (
+            PARTITION BY tenant, cluster_id, lower(regexp_replace(trim(text), '\\s+', ' ', 'g')) ORDER BY place, text
+        ) = 1
+    ), named AS (
+        SELECT tenant, cluster_id, list(text ORDER BY place, text)[1:6] AS examples FROM different GROUP BY ALL
+    )
+    SELECT tenant, cluster_id, raw_queries, kept, examples FROM sizes JOIN named USING (tenant, cluster_id)
+    ORDER BY raw_queries DESC, tenant, cluster_id
+"""
+
+
+def _lengths(table: pa.Table, _source: Source) -> list[Chart]:
+    words = table["words"].to_pylist()
+    bins, axis = whole_bins(words, LONGEST, "words")
+    series = []
+    for name, tone in (("raw", "faint"), ("cleaned", "c"), ("kept", "a")):
+        counts = table[name].to_pylist()
+        value = f"{number(sum(counts))} · median {_median(words, counts)}"
+        series.append(Histogram(name, tone, counts, "queries", value))
+    return [histograms(bins, series, axis)]
+
+
+def _median(values: list[int], counts: list[int]) -> str:
+    """The lower median of counted values."""
+    left = (sum(counts) + 1) // 2
+    for value, count in zip(values, counts, strict=True):
+        left -= count
+        if left <= 0:
+            return str(value) if value <= LONGEST else f"more than {LONGEST}"
+    return "–"
+
+
+def _largest(table: pa.Table, _source: Source) -> list[Quotes]:
+    return [
+        Quotes(
+            [
+                Quote(
+                    row["examples"][0],
+                    (row["tenant"], f"{number(row['raw_queries'])} raw queries", f"{number(row['kept'])} kept"),
+                    [Text("", text) for text in row["examples"][1:]],
+                )
+                for row in table.to_pylist()
+            ]
+        )
+    ]
+
+
+SECTION = Section(
+    "queries",
+    "Queries",
+    (
+        Figure(
+            "query-length",
+            "Length of the queries",
+            "Queries by number of words: as they came in, cleaned (no noise, within the length percentiles, in the "
+            "language asked for, no duplicates), and kept after cluster sampling; each row has its own height, and 31 "
+            "stands for all longer ones.",
+            lambda source: source.tables.sql(LENGTHS),
+            _lengths,
+            ("raw_queries", "cleaned_queries"),
+            wide=True,
+        ),
+        Figure(
+            "languages",
+            "Languages",
+            "Queries by likeliest language, kept or dropped for it; short queries are often misread and are kept "
+            "unless another language is likely.",
+            lambda source: source.tables.sql(LANGUAGES),
+            lambda table, _: [
+                stacked(table, "language", {"kept": ("kept", "a"), "dropped": ("dropped", "faint")}, axis="queries")
+            ],
+            ("cleaned_queries",),
+            most=20,
+        ),
+        Figure(
+            "cluster-sizes",
+            "Sizes of the query clusters",
+            "Clusters of like queries by the number of raw queries they stand for.",
+            lambda source: source.tables.sql(CLUSTERS),
+            lambda table, _: [stacked(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
+            ("cleaned_queries",),
+        ),
+        Figure(
+            "largest-clusters",
+            "The largest clusters",
+            "What is asked most: a kept query, and others of its cluster.",
+            lambda source: source.tables.sql(LARGEST),
+            _largest,
+            ("cleaned_queries",),
+            wide=True,
+        ),
+    ),
+)

@@ -1,0 +1,128 @@
+"""Triplets: how many, and twenty to read."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import statistics
+from pipeline.report.doubts import doubtful
+from pipeline.report.drawing import Quote, Quotes, Text
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number
+from pipeline.report.source import Source
+
+READ = 10
+TEXT = 2000
+NEGATIVES = 4
+
+DRAWN = """
+    SELECT tenant, triplet_id, 0 AS place FROM triplets
+    ORDER BY md5(concat_ws(chr(0), $seed, tenant, triplet_id)), tenant, triplet_id LIMIT $wanted
+"""
+
+TEXTS = f"""
+    SELECT tenant, query_id, split, source, date, left(query, {TEXT}) AS query, left(positive, {TEXT}) AS positive,
+           positive_id, list_transform(negatives[1:{NEGATIVES}], lambda text: left(text, {TEXT})) AS negatives,
+           len(negatives) AS all_negatives, triplet_id
+    FROM triplets SEMI JOIN chosen USING (tenant, triplet_id)
+"""
+
+RANDOM = f"SELECT * EXCLUDE (triplet_id) FROM ({TEXTS}) ORDER BY md5(concat_ws(chr(0), $seed, tenant, triplet_id))"
+
+DOUBTFUL = f"""
+    SELECT t.tenant, t.query_id, t.split, t.source, t.query,
+           CASE WHEN c.relevant THEN 'positive' ELSE 'negative' END AS doubtful,
+           c.probability, c.threshold, c.margin, c.chunk_id,
+           CASE WHEN c.relevant THEN NULL ELSE left(f.negatives[list_position(f.negative_ids, c.chunk_id)], {TEXT}) END
+               AS negative, t.positive, t.positive_id
+    FROM chosen c JOIN ({TEXTS}) t USING (tenant, triplet_id) JOIN triplets f USING (tenant, triplet_id)
+    ORDER BY c.margin, c.tenant, c.query_id, c.chunk_id
+"""
+
+
+def _random(source: Source) -> pa.Table:
+    seed = str(source.settings.seed)
+    with source.tables.connect() as connection:
+        drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": READ}).to_arrow_table()
+        connection.register("chosen", drawn)
+        found: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()
+        return found
+
+
+def _doubtful(source: Source) -> pa.Table:
+    with source.tables.connect() as connection:
+        connection.register("chosen", doubtful(source, connection, READ))
+        found: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
+        return found
+
+
+def _quotes(table: pa.Table, _source: Source) -> list[Quotes]:
+    return [Quotes([_quote(row) for row in table.to_pylist()])]
+
+
+def _quote(row: dict[str, Any]) -> Quote:
+    negatives = [Text("negative", text) for text in row["negatives"]]
+    left = row["all_negatives"] - len(negatives)
+    if left:
+        negatives[-1:] = [Text("negative", row["negatives"][-1], f"and {number(left)} more negatives")]
+    positive = Text("positive", row["positive"])
+    first, more = ([positive, *negatives[:1]], negatives[1:]) if negatives else ([positive], [])
+    return Quote(row["query"], (row["tenant"], row["split"], row["source"]), first, more)
+
+
+def _doubts(table: pa.Table, _source: Source) -> list[Quotes]:
+    return [Quotes([_doubt(row) for row in table.to_pylist()])]
+
+
+def _doubt(row: dict[str, Any]) -> Quote:
+    said = f"probability {row['probability']:.4f}, threshold {row['threshold']:.4g}"
+    tags = (row["tenant"], row["split"], row["source"], f"{row['doubtful']} in doubt")
+    if row["negative"] is None:
+        return Quote(row["query"], tags, [Text("positive", row["positive"], said)])
+    return Quote(row["query"], tags, [Text("negative", row["negative"], said)], [Text("positive", row["positive"])])
+
+
+SECTION = Section(
+    "triplets",
+    "Triplets",
+    (
+        Figure(
+            "triplets",
+            "Triplets by split and source",
+            "How many, and how far their hard negatives fall short of those asked for (triplets.negatives).",
+            lambda source: statistics.triplets(source.tables, source.settings.triplets.negatives),
+            needs=("triplets", "qrels"),
+            wide=True,
+        ),
+        Figure(
+            "random-triplets",
+            "Ten triplets, drawn at random",
+            "Read them: does the positive answer the query, and does the negative not? The draw hangs on the seed "
+            "alone, and the same run shows the same ten.",
+            _random,
+            _quotes,
+            ("triplets",),
+            wide=True,
+        ),
+        Figure(
+            "doubtful-triplets",
+            "The ten most doubtful triplets",
+            "Positives whose probability lies nearest above the threshold and negatives nearest below it, or on the "
+            "wrong side: the smallest margin first, each pair once. Read them first.",
+            _doubtful,
+            _doubts,
+            ("triplets", "verdicts"),
+            wide=True,
+        ),
+        Figure(
+            "doubtful-mined-triplets",
+            "The ten most doubtful mined triplets",
+            "Of the pairs that the judge looked at, the positives to which it gave the lowest probability.",
+            _doubtful,
+            _doubts,
+            ("triplets", "mined_verdicts"),
+            wide=True,
+        ),
+    ),
+    of_labels=True,
+)

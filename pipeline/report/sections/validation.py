@@ -1,0 +1,122 @@
+"""The judge against its reviewers, estimated for the whole run, and the release gate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline import validated
+from pipeline.report.drawing import Chart, Quote, Quotes, Text
+from pipeline.report.figure import Figure, Section
+from pipeline.report.numbers import number
+from pipeline.report.source import Source
+from pipeline.report.whiskers import Estimate, whiskers
+
+READ = 10
+SCOPES = 24
+MEASURES = {
+    "precision": ("Precision: of what the judge found, relevant to people", "a"),
+    "recall": ("Recall: of the pool's positives, found by the judge", "b"),
+    "kappa": ("Cohen's kappa", "c"),
+}
+
+FIGURES = """
+    SELECT tenant, retriever, labelled, queries, precision, precision_low, precision_high, recall, recall_low,
+           recall_high, missed, missed_low, missed_high, kappa, kappa_low, kappa_high, weighted_kappa,
+           weighted_kappa_low, weighted_kappa_high, null_rate, tied, skipped, outside
+    FROM validation ORDER BY retriever NULLS FIRST, tenant NULLS FIRST
+"""
+RELEASE = "SELECT * FROM release ORDER BY figure"
+
+
+def _figures(table: pa.Table, _source: Source) -> list[Chart]:
+    rows = table.to_pylist()
+    drawn = {measure: list(_estimates(rows, measure)) for measure in MEASURES}
+    return [whiskers(found, *MEASURES[measure]) for measure, found in drawn.items() if found]
+
+
+def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Estimate]:
+    for row in rows:
+        middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
+        if None in (middle, low, high):
+            continue
+        of = f"{number(row['labelled'])} labelled pairs"
+        if row["retriever"] is not None:
+            yield Estimate(row["retriever"], middle, low, high, of, "by retriever")
+        elif row["tenant"] is not None:
+            yield Estimate(row["tenant"], middle, low, high, of, "by tenant")
+        else:
+            yield Estimate("all pairs", middle, low, high, of)
+
+
+def _quotes(table: pa.Table, _source: Source) -> list[Quotes]:
+    return [Quotes([_quote(row) for row in table.to_pylist()])]
+
+
+def _quote(row: dict[str, Any]) -> Quote:
+    said = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
+    role = "positive" if row["people"] else "negative"
+    note = f"to people; the judge: {row['verdict']}{said}; stands for {number(round(row['weight']))} pairs"
+    reasons = [Text("", row[name]) for name in ("reasons", "judge_says") if row[name]]
+    return Quote(row["query"], (row["tenant"], row["kind"]), [Text(role, row["chunk"], note)], reasons)
+
+
+SECTION = Section(
+    "validation",
+    "The judge against its reviewers",
+    (
+        Figure(
+            "release",
+            "Release gate",
+            "What was asked of the judge, and whether it was reached; a figure that is unknown does not pass.",
+            lambda source: source.tables.sql(RELEASE),
+            needs=("release",),
+        ),
+        Figure(
+            "validation-confusion",
+            "Labelled pairs",
+            "What the judge said of them (rows), against what people did (columns); the sample holds more of the "
+            "judge's positives than the run.",
+            lambda source: validated.confusion(source.tables),
+            needs=("validation",),
+        ),
+        Figure(
+            "validation",
+            "Precision, recall and agreement, estimated for the whole run",
+            "Each labelled pair counts for all that it stands for; whiskers are 95 % intervals. Recall is of the pool: "
+            "what no retriever found, nobody saw.",
+            lambda source: source.tables.sql(FIGURES),
+            _figures,
+            ("validation",),
+            wide=True,
+            most=SCOPES,
+        ),
+        Figure(
+            "validation-thresholds",
+            "The threshold that fits best",
+            "The one in force and the one of the highest kappa; fitted_kappa flatters, cross_validated_kappa is what "
+            "to expect of new queries.",
+            lambda source: validated.thresholds(source.tables),
+            needs=("validation",),
+            wide=True,
+        ),
+        Figure(
+            "reviewer-agreement",
+            "Agreement between reviewers",
+            "Cohen's kappa of each two, Krippendorff's alpha of all: where people differ, no judge can please them.",
+            lambda source: validated.reviewers(source.tables),
+            needs=("reviewer_agreement",),
+            wide=True,
+            most=20,
+        ),
+        Figure(
+            "disagreements",
+            "Where judge and people differ",
+            "Those that stand for most pairs of the run first. Read them: who is right?",
+            lambda source: validated.disagreements(source.tables, READ),
+            _quotes,
+            ("disagreements", "queries", "chunks"),
+            wide=True,
+        ),
+    ),
+)

@@ -1,0 +1,167 @@
+"""The pairs of the sample as a page shows them: loaded once, their neighbours looked up when somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.artifacts import Tables
+from pipeline.errors import ArtifactError
+from pipeline.review.journal import pair_name
+
+TABLES_READ = ("review_sample", "queries", "chunks", "documents")
+JUDGE_TABLE = "verdicts"
+
+_PAIRS = """
+    WITH sample AS (
+        SELECT *, min(position) OVER of_query AS first, count(*) OVER of_query AS query_pairs,
+               row_number() OVER (of_query ORDER BY position, chunk_id) AS query_pair
+        FROM review_sample WINDOW of_query AS (PARTITION BY tenant, query_id)
+    )
+    SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
+           dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
+           q.text AS query, c.doc_id, c.position AS place, c.title, c.heading, c.text, d.url,
+           {judge}
+    FROM sample s
+    LEFT JOIN queries q ON q.tenant = s.tenant AND q.query_id = s.query_id
+    LEFT JOIN chunks c ON c.tenant = s.tenant AND c.chunk_id = s.chunk_id
+    LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+    {verdicts}
+    ORDER BY s.first, s.tenant, s.query_id, s.query_pair
+"""
+_BLIND = "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
+_SHOWN = "v.relevant, v.probability, v.grade"
+_VERDICTS = """
+    LEFT JOIN (
+        SELECT tenant, query_id, chunk_id, any_value(relevant) AS relevant, any_value(probability) AS probability,
+               any_value(grade) AS grade
+        FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
+    ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
+"""
+_AROUND = """
+    SELECT position, heading, text FROM chunks
+    WHERE tenant = $tenant AND doc_id = $doc_id AND position IN ($place - 1, $place + 1)
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair of the sample.
+
+    Attributes:
+        place: of the chunk in its document, from 0.
+        query_number: which of the sample's queries it is, from 1.
+        query_pair: which of the query's `query_pairs` pairs it is, from 1.
+        relevant, probability, grade: the judge's; always None in a blind review.
+    """
+
+    tenant: str
+    query_id: str
+    chunk_id: str
+    shared: bool
+    query_number: int
+    query_pair: int
+    query_pairs: int
+    query: str
+    doc_id: str
+    place: int
+    title: str | None
+    heading: str | None
+    text: str
+    url: str | None
+    relevant: bool | None
+    probability: float | None
+    grade: int | None
+
+    @property
+    def name(self) -> str:
+        """See `pair_name`."""
+        return pair_name(self.tenant, self.query_id, self.chunk_id)
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The chunk before or after one."""
+
+    heading: str | None
+    text: str
+
+
+class Deck:
+    """The pairs in their order of review, by row.
+
+    It keeps what it was opened on: a run that is built anew meanwhile changes nothing here.
+
+    Attributes:
+        rows: row of each pair by its name.
+        shared: whether every reviewer labels it, shape (n_pairs,).
+        queries: number of queries.
+        tenants: number of tenants.
+    """
+
+    def __init__(self, pairs: pa.Table, connection: duckdb.DuckDBPyConnection) -> None:
+        self._pairs = pairs.combine_chunks()
+        self._connection = connection
+        self._busy = threading.Lock()
+        ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
+        self.rows = {pair_name(*one): row for row, one in enumerate(ids)}
+        self.shared: NDArray[np.bool_] = pairs["shared"].to_numpy().astype(bool)
+        self.queries = int(pc.max(pairs["query_number"]).as_py() or 0)
+        self.tenants = len(pc.unique(pairs["tenant"]))
+
+    def __len__(self) -> int:
+        return int(self._pairs.num_rows)
+
+    def __getitem__(self, row: int) -> Pair:
+        return Pair(**self._pairs.slice(row, 1).to_pylist()[0])
+
+    def around(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
+        """The chunks before and after a pair's in its document, None where there is none.
+
+        Raises:
+            ArtifactError: the tables are gone, because the run was built anew.
+        """
+        pair = self[row]
+        asked = {"tenant": pair.tenant, "doc_id": pair.doc_id, "place": pair.place}
+        try:
+            with self._busy:
+                found = self._connection.sql(_AROUND, params=asked).fetchall()
+        except (duckdb.Error, OSError) as error:
+            raise ArtifactError("the run has been built anew since this review was started; start it again") from error
+        by_place = {place: Neighbour(heading, text) for place, heading, text in found}
+        return by_place.get(pair.place - 1), by_place.get(pair.place + 1)
+
+
+@contextmanager
+def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[Deck]:
+    """The deck of a run, for the length of a block.
+
+    Args:
+        tables: holds TABLES_READ, and `verdicts` if the judge is shown.
+        show_judge: load what the judge said, too.
+
+    Raises:
+        ArtifactError: the sample names a query or chunk that the run no longer has, or no pair at all.
+    """
+    judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
+    with tables.connect() as connection:
+        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts)).to_arrow_table()
+        _check(pairs, tables.url)
+        yield Deck(pairs, connection)
+
+
+def _check(pairs: pa.Table, url: str) -> None:
+    if not pairs.num_rows:
+        raise ArtifactError(f"the sample of {url} holds no pair to review; raise review.query_share or review.pairs")
+    for name, text in (("query_id", "query"), ("chunk_id", "text")):
+        lost = pairs[name].filter(pc.is_null(pairs[text]))
+        if len(lost):
+            raise ArtifactError(f"the sample of {url} names {name} {lost[0].as_py()!r}, which the run no longer has")

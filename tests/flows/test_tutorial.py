@@ -1,0 +1,89 @@
+"""Everything that docs/tutorial.md tells its reader to do, done: real commands, a real browser."""
+
+import csv
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import tutorial
+from commands import DARKLODE, Environment, run_command
+from playwright.sync_api import Browser
+
+from conftest import SAMPLE
+from pipeline.artifacts import Run, Store
+from pipeline.export import FORMATS
+from pipeline.review import Journal, standing
+from pipeline.views import query
+
+pytest_plugins = ["flow_fixtures", "browser"]
+
+PAIRS = 10
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A folder with what the reader has: the sample, a handbook, and queries in a column of another name."""
+    shutil.copytree(SAMPLE, tmp_path / "data" / "sample")
+    shutil.copytree(SAMPLE / "documents", tmp_path / "handbook")
+    with (SAMPLE / "queries.csv").open(encoding="utf-8", newline="") as given:
+        texts = [row["query"] for row in csv.DictReader(given)]
+    with (tmp_path / "searches.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["search_term"], *([text] for text in texts)])
+    return tmp_path
+
+
+def test_the_tutorial_works_as_it_stands(repository: Path, alone: Environment, browser: Browser) -> None:
+    for words in tutorial.commands():
+        assert words[0] == "darklode"
+        command = [DARKLODE, *words[1:]]
+        if words[1] == "review":
+            review(command, alone, repository, browser)
+            continue
+        outcome = run_command(command, alone, repository)
+        assert (outcome.code, outcome.err) == (0, ""), (words, outcome)
+        check(words, outcome.out, repository)
+    assert labelled(repository) == PAIRS
+    assert sorted(path.name for path in (repository / "out").iterdir()) == sorted([*FORMATS, "public", "withheld"])
+
+
+def check(words: list[str], printed: str, repository: Path) -> None:
+    """Look at what a command left."""
+    match words[1]:
+        case "report":
+            assert "</html>" in (repository / words[2] / "report.html").read_text(encoding="utf-8")
+        case "validate":
+            reviewed = query(Run(str(repository / words[2])), "SELECT count(*) AS n FROM reviews")
+            assert reviewed["n"].to_pylist() == [PAIRS]
+            assert "kappa" in printed
+        case "diff":
+            assert "judge.threshold" in printed
+            assert "Labels that flipped" in printed
+        case "export":
+            assert any((repository / words[words.index("--to") + 1]).rglob("*"))
+
+
+def review(command: list[str], environment: Environment, repository: Path, browser: Browser) -> None:
+    """Label PAIRS pairs by keyboard, as the page's reader does, and stop the command with Ctrl-C."""
+    with subprocess.Popen(command, env=environment, cwd=repository, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = next(
+            found[0] for line in server.stdout if (found := re.search(r"http://127\.0\.0\.1:8765/\S+", line))
+        )
+        page = browser.new_page()
+        page.goto(address)
+        page.get_by_role("textbox").first.fill("Ann")
+        page.keyboard.press("Enter")
+        for number in range(PAIRS):
+            page.wait_for_selector("html[data-open]")  # keys count once the page has been seen for a moment
+            with page.expect_navigation():
+                page.keyboard.press("1" if number % 2 else "0")
+        page.close()
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
+
+
+def labelled(repository: Path) -> int:
+    return standing(Journal(Store(str(repository / "runs" / "first"))).read()).num_rows
