@@ -4,7 +4,7 @@ import runpy
 
 NAMES = """
     quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association review cost
-    million
+    million recall_interval
 """.split()
 
 for name in NAMES:

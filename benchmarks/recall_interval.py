@@ -10,6 +10,7 @@ all known; each trial draws a sample of it as `review_sample` does, labels it an
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
 
@@ -23,9 +24,11 @@ from pipeline.validation.interval import estimate
 from pipeline.validation.resampling import bootstrap
 from pipeline.validation.strata import Strata
 
-JUDGES = {"good": 0.15, "bad": 0.8}
-MISSES = {"rare": 0.97, "common": 0.75}
+JUDGES = {"good": 0.15, "bad": 0.8, "blind": 0.15}
+MISSES = {"rare": 0.97, "common": 0.75, "anywhere": 0.85}
 CLUSTERING = {"weak": 0.3, "strong": 1.5}
+BLIND = 0.1
+"""Share of the positives to which the blind judge gives the score of any pair: its misses lie anywhere."""
 SIZES = ((20, 200), (20, 400), (60, 400), (60, 1000), (200, 400), (200, 1000))
 DRAWS, RESAMPLES = 1000, 200
 _Ends = dict[str, tuple[float, float]]
@@ -85,17 +88,25 @@ def measure(scenario: Scenario, trials: int) -> dict[str, object]:
     return row
 
 
+def scenarios() -> Iterator[tuple[dict[str, object], Scenario]]:
+    """What is measured, with the words for it: two of the judges at all sizes, the others at three."""
+    for judge, misses, clustering in product(JUDGES, MISSES, CLUSTERING):
+        blind = judge == "blind"
+        if blind == (misses == "anywhere"):
+            every = (judge, misses) in {("good", "rare"), ("bad", "common")}
+            for queries, pairs in SIZES if every else SIZES[::2]:
+                spread = CLUSTERING[clustering]
+                chosen = Scenario(JUDGES[judge], MISSES[misses], spread, queries, pairs, BLIND if blind else 0.0)
+                yield {"judge": judge, "misses": misses, "clustered": clustering}, chosen
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000)
     trials = parser.parse_args().trials
     rows = []
-    for judge, misses, clustering in product(JUDGES, MISSES, CLUSTERING):
-        every = (judge, misses) in {("good", "rare"), ("bad", "common")}
-        for queries, pairs in SIZES if every else SIZES[::2]:
-            names = {"judge": judge, "misses": misses, "clustered": clustering}
-            chosen = Scenario(JUDGES[judge], MISSES[misses], CLUSTERING[clustering], queries, pairs)
-            rows.append(names | measure(chosen, trials))
+    for names, scenario in scenarios():
+        rows.append(names | measure(scenario, trials))
     write("recall_interval", _text(rows, trials), {"machine": machine(), "trials": trials, "scenarios": rows})
 
 

@@ -30,6 +30,7 @@ class Scenario:
         clustering: standard deviation over queries of the log-odds of relevance; the judge's errors vary with it, too.
         queries: sampled queries; the run has ten times as many, of about 100 candidates, 6 % of them relevant.
         pairs: pairs to review.
+        blind: share of the positives whose score is that of any pair: the judge misses them anywhere.
     """
 
     noise: float
@@ -37,6 +38,7 @@ class Scenario:
     clustering: float
     queries: int
     pairs: int
+    blind: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def make(scenario: Scenario, seed: int) -> Reviewed:
     positive = _relevant(4 * likeness + of_query, 0.06, random)
     judge = random.normal(0, scenario.clustering, queries)[query]
     score = likeness + scenario.noise * random.normal(size=len(query)) + 0.2 * of_query + 0.2 * judge
+    blind = np.flatnonzero(positive & (random.random(len(query)) < scenario.blind))
+    score[blind] = random.choice(score, len(blind))
     cut = np.quantile(score[positive], 1 - scenario.recall)
     said = score >= cut
     permille = np.round(50 * expit(2.5 * (score - cut))).astype(np.int64) * 20

@@ -39,7 +39,7 @@ def validate(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
     ] = None,
 ) -> None:
-    """Hold a run's judge against its reviewers; exit code 3 where it falls short of what is asked."""
+    """Hold a run's judge against its reviewers, and decide on its release."""
     asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
     given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
     with prefect_server() as ready, reporting(reporter()):

@@ -63,6 +63,9 @@ def test_without_a_missed_positive_seen_recall_may_be_one_and_may_be_less() -> N
     assert (found.recall.value, found.recall.high, found.missed.value, found.missed.low) == (1.0, 1.0, 0.0, 0.0)
     assert 0.1 < found.recall.low < 0.25  # 60 labels speak for 10,000 pairs: up to 410, beside 85 that were found
     assert 350 < found.missed.high < 500
+    large = strata([10**6, 10**8], [True, False], [[10, 30], [10, 30]], [[9, 0], [8, 0]])
+    found = estimate(large, 0.1, np.random.default_rng(0))
+    assert (found.recall.high, found.missed.low) == (1.0, 0.0)
 
 
 def test_more_thin_strata_do_not_make_up_positives() -> None:
@@ -77,6 +80,15 @@ def test_a_run_that_is_labelled_to_the_last_pair_is_known() -> None:
     found = estimate(of, 1.0, np.random.default_rng(0))
     assert (found.recall.value, found.recall.low, found.recall.high) == pytest.approx((17 / 18,) * 3)
     assert found.missed.low == found.missed.high == 1
+
+
+def test_pairs_without_a_label_are_as_uncertain_as_coins() -> None:
+    # 100 of 200 pairs are labelled, half of them relevant: of the others 50, give or take sqrt(100² · ¼/100 + 100 · ¼).
+    labelled = np.full((100, 1), 1)
+    of = Strata(np.array([200]), np.array([False]), labelled, labelled * (np.arange(100) % 2)[:, None])
+    found = estimate(of, 1.0, np.random.default_rng(0))
+    assert found.missed.value == 100
+    assert found.missed.high - found.missed.low == pytest.approx(2 * 1.96 * np.sqrt(50), abs=1.5)
 
 
 @pytest.mark.parametrize(
