@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pipeline.artifacts.stage import Part, hive_keys, partition_of
 from pipeline.artifacts.store import Store
+from pipeline.errors import ArtifactError
 from schemas.tables import TABLES
 
 MEMORY_LIMIT = "2GB"
@@ -136,7 +137,11 @@ class Tables:
             names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
             columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
             rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
-            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+            try:
+                connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+            except duckdb.BinderException as error:
+                message = f"the table {table} of {self.url} was written by another version of Darklode"
+                raise ArtifactError(f"{message}; run the command that made it again") from error
 
 
 class _Opened(Tables):

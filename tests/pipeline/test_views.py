@@ -3,12 +3,13 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from finished_run import CHUNK_IDS, TENANTS, finished_run
 
 from conftest import put
 from pipeline.artifacts import Run, Stage
-from pipeline.errors import DarklodeError, InputError
+from pipeline.errors import ArtifactError, DarklodeError, InputError
 from pipeline.views import query, views_sql
 from schemas.tables import TABLES
 
@@ -167,3 +168,11 @@ def test_the_connection_is_locked_too(finished: Run, folder: Path, monkeypatch: 
         with pytest.raises(InputError, match=r"Permission|locked|disabled"):
             query(finished, filled(sql, finished))
     assert files(folder) == before
+
+
+def test_a_table_of_another_version_is_named(tmp_path: Path) -> None:
+    run = finished_run(str(tmp_path / "run"))
+    (file,) = (tmp_path / "run" / "tables" / "qrels").iterdir()
+    pq.write_table(pq.read_table(file).drop_columns(["source"]), file)
+    with pytest.raises(ArtifactError, match=r"the table qrels of .*/run was written by another version of Darklode"):
+        query(run, "SELECT count(*) FROM qrels")
