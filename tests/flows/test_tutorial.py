@@ -3,13 +3,11 @@
 import csv
 import re
 import shutil
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 import tutorial
-from commands import DARKLODE, Environment, run_command
+from commands import DARKLODE, Environment, background, run_command, wait_for
 from playwright.sync_api import Browser
 
 from conftest import SAMPLE
@@ -21,6 +19,7 @@ from pipeline.views import query
 pytest_plugins = ["flow_fixtures", "browser"]
 
 PAIRS = 10
+ADDRESS = re.compile(r"http://127\.0\.0\.1:8765/\S+/")
 
 
 @pytest.fixture
@@ -67,22 +66,17 @@ def check(words: list[str], printed: str, repository: Path) -> None:
 
 def review(command: list[str], environment: Environment, repository: Path, browser: Browser) -> None:
     """Label PAIRS pairs by keyboard, as the page's reader does, and stop the command with Ctrl-C."""
-    with subprocess.Popen(command, env=environment, cwd=repository, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        address = next(
-            found[0] for line in server.stdout if (found := re.search(r"http://127\.0\.0\.1:8765/\S+", line))
-        )
+    log = repository / "review.log"
+    with background(command, environment, log, repository):
+        wait_for(lambda: ADDRESS.search(log.read_text()), "the page's address")
         page = browser.new_page()
-        page.goto(address)
+        page.goto(ADDRESS.findall(log.read_text())[0])
         page.get_by_role("textbox").first.fill("Ann")
-        page.keyboard.press("Enter")
-        for number in range(PAIRS):
+        for key in ["Enter", *("1" if number % 2 else "0" for number in range(PAIRS))]:
             page.wait_for_selector("html[data-open]")  # keys count once the page has been seen for a moment
             with page.expect_navigation():
-                page.keyboard.press("1" if number % 2 else "0")
+                page.keyboard.press(key)
         page.close()
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=60)
 
 
 def labelled(repository: Path) -> int:
