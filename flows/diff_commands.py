@@ -36,8 +36,9 @@ def diff(
     if not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed")):
         console.print("Both runs hold the same rows.")
         return
-    _show("Labels in one run only", compared.label_reasons(old, new), "Both runs label the same pairs.")
-    _show("Labels that flipped", compared.flipped(old, new, examples), "No label flipped.")
+    if "labels" in found["what"].to_pylist():
+        _show("Labels in one run only", compared.label_reasons(old, new), "Both runs label the same pairs.")
+        _show("Labels that flipped", compared.flipped(old, new, examples), "No label flipped.")
     for what, rows in compared.examples(old, new, examples):
         if rows.num_rows:
             show(rows, f"Examples: {what}")

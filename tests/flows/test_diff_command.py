@@ -1,9 +1,12 @@
+import re
 from pathlib import Path
 
 import pytest
 from commands import Call
 from finished_run import finished_run
+from triplet_rows import triplet_rows
 
+from conftest import put
 from pipeline.artifacts import Run
 
 pytest_plugins = ["flow_fixtures"]
@@ -41,3 +44,14 @@ def test_a_folder_without_a_run_is_named(call: Call, runs: tuple[Run, Run], tmp_
     shown = call("diff", runs[0].store.url, tmp_path / "nothing")
     assert shown.code == 1
     assert f"{tmp_path}/nothing holds no run" in shown.err
+
+
+def test_mined_runs_have_no_labels_to_speak_of(call: Call, tmp_path: Path) -> None:
+    old, new = Run(str(tmp_path / "old")), Run(str(tmp_path / "new"))
+    put(old, "triplets", triplet_rows([("q", "a", ["n"]), ("p", "b", ["m"])], source="click_one_hop", scored=False))
+    put(new, "triplets", triplet_rows([("q", "a", ["o"])], source="click_one_hop", scored=False))
+    shown = call("diff", old.store.url, new.store.url)
+    assert shown.code == 0
+    assert re.search(r"^triplets +2 +1 +1 +0 +1 *$", shown.out, re.M)
+    assert "label" not in shown.out
+    assert "what is q? → text of a ≠ text of o" in shown.out
