@@ -141,7 +141,7 @@ def _export(started: Review, file: Path, reviewer: str) -> None:
     name = _named(started, reviewer)
     rows = export_sheet(file, started.deck, started.turns, name, show_judge=started.show_judge)
     console.print(f"{rows:,} pairs for {printable(name)} in {printable(str(file))}", soft_wrap=True)
-    grades = ", ".join(started.scale.called(grade) for grade in sorted(started.scale.names))
+    grades = ", ".join(f"{grade}: {name}".removesuffix(": ") for grade, name in sorted(started.scale.names.items()))
     console.print(f"Fill in relevance ({printable(grades)}, or skip), then: --import-sheet", soft_wrap=True)
 
 

@@ -157,6 +157,7 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
     out = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", " Ann ")
     assert (out.code, out.err) == (0, "")
     assert out.out.startswith(f"20 pairs for Ann in {sheet}\n")
+    assert "(0: not relevant, 1: relevant, or skip)" in out.out
     with sheet.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     rows[0]["relevance"], rows[1]["relevance"], rows[2]["relevance"] = "1", "skip", "perhaps"
