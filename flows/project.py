@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from flows.config import DEFAULT_PRESET, nearest, read_config
 from pipeline.errors import SettingsError
 
@@ -25,11 +27,12 @@ class Project:
         """What the command line gives, or the file.
 
         Raises:
-            SettingsError: neither does.
+            BadParameter: neither does.
         """
         found = given if given is not None else self.paths.get(name)
         if found is None:
-            raise SettingsError(f"say {option}, or paths.{name} in the file for --config (`darklode init` writes one)")
+            hint = f"or paths.{name} in the file for --config (`darklode init` writes one)"
+            raise typer.BadParameter(f"Missing option '{option}', {hint}")
         return found
 
 

@@ -13,9 +13,9 @@ OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-
 --disable-component-update --disable-sync""".split()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open its event loop is this thread's, and no other can run
 def browser() -> Iterator[Browser]:
-    """One browser for all tests; `browser.new_context()` is a user of its own."""
+    """One browser for a module's tests; `browser.new_context()` is a user of its own."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("there is no Chromium; install Debian's package chromium")

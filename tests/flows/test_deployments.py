@@ -5,8 +5,11 @@ Everything starts in a copy of the repository, as from a fresh clone, and nothin
 
 import hashlib
 import json
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +62,16 @@ class Site:
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The API's answer."""
         url, head = self._environment["PREFECT_API_URL"] + path, {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head), timeout=30) as answer:
-            return json.load(answer)
+        asked = urllib.request.Request(url, json.dumps(body).encode(), head)
+        for wait in (0.5, 1, 2, 4, 8, None):
+            try:
+                with urllib.request.urlopen(asked, timeout=30) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or wait is None:  # busy: its client waits, too
+                    raise
+                time.sleep(wait)
+        return None
 
     def tasks(self, flow_run: Mapping[str, Any]) -> dict[str, str]:
         """Name of the state of each task of a flow run."""

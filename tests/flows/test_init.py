@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from commands import DARKLODE, Call, Environment, built
 
@@ -13,7 +14,6 @@ from conftest import SAMPLE
 from flows.config import load_settings
 from flows.init_file import OFFERED, OFFERED_FOR_LOGS, settings_file
 from flows.project import project
-from pipeline.errors import SettingsError
 from schemas.settings import Settings
 
 pytest_plugins = ["flow_fixtures"]
@@ -44,7 +44,7 @@ def test_options_alone_write_a_file_that_the_commands_read(call: Call, data: Pat
     assert found.path("docs", None, "--docs") == str(data / "handbook")
     assert found.path("out", None, "--out") == str(data / "runs" / "benchmark")
     assert found.path("out", "elsewhere", "--out") == "elsewhere"
-    with pytest.raises(SettingsError, match=r"say --logs, or paths\.logs"):
+    with pytest.raises(typer.BadParameter, match=r"Missing option '--logs', or paths\.logs"):
         found.path("logs", None, "--logs")
 
 

@@ -19,10 +19,11 @@ from pipeline.judge import ADAPTIVE_JUDGE, JUDGE, judge
 from pipeline.judges.panel import Panel
 from pipeline.judges.port import Judge
 from pipeline.judges.vote import Vote
+from pipeline.label import LABEL, label
 from pipeline.pool import POOL_STAGE, pool
 from pipeline.triplets import TRIPLETS_STAGE, triplets
 from pipeline.views import all_tables
-from schemas.settings import AuditSettings, JudgeSettings, PoolSettings, Settings, TripletSettings
+from schemas.settings import AuditSettings, JudgeSettings, LabelSettings, PoolSettings, Settings, TripletSettings
 from schemas.tables import RANKINGS
 from tests.conftest import execute, put, read
 from tests.judge_tables import chunks, queries
@@ -197,7 +198,7 @@ def test_a_tenant_without_positives_is_judged_to_the_end(run: Run) -> None:
 def test_replies_that_cannot_be_read_teach_nothing(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(lambda _pair: UNREADABLE))
     assert len(read(run, "verdicts")) == len(read(run, "pool"))
-    assert (read(run, "verdicts"), read(run, "unjudged")) == ([], [])
+    assert ({row["relevant"] for row in read(run, "verdicts")}, read(run, "unjudged")) == ({None}, [])
 
 
 def test_a_pool_that_names_an_unknown_chunk_is_refused(run: Run) -> None:
@@ -216,6 +217,7 @@ def test_back_at_full_depth_nothing_says_unjudged(run: Run) -> None:
 
 def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(on_topic))
+    execute(run, LABEL, lambda tables, output: label(tables, output, LabelSettings()))
     execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, TripletSettings(negatives=40)))
     left = {(query, chunk) for _, query, chunk in pairs_of(run, "unjudged")}
     rows = read(run, "triplets")
