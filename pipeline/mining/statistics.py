@@ -51,23 +51,28 @@ CONFIRMED = """
     FROM mined_verdicts GROUP BY source, judge_id ORDER BY source, judge_id
 """
 
-# ScalingNote, Table 1, for each tier with all that it holds.
+# ScalingNote, Table 1, for each tier with all that it holds. Words are counted once, at the smallest tier with them.
 TIERS = """
     WITH tiers AS (FROM (VALUES (1, 'small'), (2, 'median'), (3, 'large')) AS t(size, tier)),
-    held AS (
-        SELECT b.tier, b.size, t.tenant, t.query, t.positive_id
-        FROM triplets t JOIN tiers a ON a.tier = t.tier JOIN tiers b ON b.size >= a.size
-    ), named AS (SELECT DISTINCT tier, size, tenant, positive_id AS doc_id FROM held),
+    sized AS (SELECT size, tenant, query, positive_id AS doc_id FROM triplets JOIN tiers USING (tier)),
+    named AS (SELECT tenant, doc_id, min(size) AS size FROM sized GROUP BY tenant, doc_id),
     texts AS (
-        SELECT tier, size, count(*) AS documents,
-               avg(len(string_split_regex(trim(title), '\\s+'))) AS words_per_title,
-               avg(len(string_split_regex(trim(text), '\\s+'))) AS words_per_text
-        FROM named JOIN documents USING (tenant, doc_id) GROUP BY tier, size
-    ), asked AS (
-        SELECT tier, count(*) AS pairs, avg(len(string_split(query, ' '))) AS words_per_query FROM held GROUP BY tier
+        SELECT size, count(*) AS documents, count(title) AS titles, count(text) AS texts,
+               sum(len(string_split_regex(trim(title), '\\s+'))) AS title_words,
+               sum(len(string_split_regex(trim(text), '\\s+'))) AS text_words
+        FROM named JOIN documents USING (tenant, doc_id) GROUP BY size
+    ), asked AS (SELECT size, count(*) AS pairs, sum(len(string_split(query, ' '))) AS words FROM sized GROUP BY size),
+    held AS (
+        SELECT t.size, t.tier, CAST(sum(documents) AS BIGINT) AS documents,
+               sum(title_words) / nullif(sum(titles), 0) AS words_per_title,
+               sum(text_words) / sum(texts) AS words_per_text
+        FROM tiers t JOIN texts x ON x.size <= t.size GROUP BY t.size, t.tier
+    ), searched AS (
+        SELECT t.size, CAST(sum(pairs) AS BIGINT) AS pairs, sum(words) / sum(pairs) AS words_per_query
+        FROM tiers t JOIN asked a ON a.size <= t.size GROUP BY t.size
     )
     SELECT tier, documents, pairs, words_per_title, words_per_text, words_per_query
-    FROM texts JOIN asked USING (tier) ORDER BY size
+    FROM held JOIN searched USING (size) ORDER BY size
 """
 
 
