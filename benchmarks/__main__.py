@@ -3,7 +3,7 @@
 import runpy
 
 NAMES = """
-    quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association review cost
+    quality neural_quality judge_quality bm25 encoding dense gpu_pooling judging adaptive association nights review cost
     million recall_interval
 """.split()
 
