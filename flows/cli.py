@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from flows import (
+    build_commands,
     diff_commands,
     init_commands,
     interrupt,
@@ -24,16 +25,14 @@ from flows import (
 from flows.config import load_settings, overrides
 from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
-from flows.project import project
+from flows.options import RunArgument, SetOption
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
-from pipeline.caveats import caveats
 from pipeline.errors import ArtifactError, DarklodeError
 from pipeline.export import FORMATS, export
 from pipeline.views import all_tables
 from pipeline.views import query as run_sql
-from schemas.settings import Settings
 
 app = typer.Typer(
     name="darklode",
@@ -48,12 +47,6 @@ app = typer.Typer(
 app.add_typer(judge_commands.app)
 app.command(epilog="Example: darklode init --docs handbook/ --queries queries.csv --runs runs")(init_commands.init)
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. pool.depth=100. May be given again."),
-]
-
 
 @app.callback(invoke_without_command=True)
 def root(show_version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
@@ -63,51 +56,9 @@ def root(show_version: Annotated[bool, typer.Option("--version", help="Show the 
         raise typer.Exit
 
 
-@app.command(
+app.command(
     epilog="Example: darklode build --docs handbook/ --queries queries.csv --out runs/first --set clean.language=null"
-)
-def build(
-    docs: Annotated[
-        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
-    ] = None,
-    queries: Annotated[
-        str | None, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")
-    ] = None,
-    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Where the settings start from; `darklode doctor` lists them.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with settings and paths; overrides the preset.")
-    ] = None,
-    assignments: SetOption = None,
-    keep_all_queries: Annotated[
-        bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
-    ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Stop before the judge: pairs, tokens, time and cost from 50 calls.")
-    ] = False,
-    human: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
-    ] = None,
-) -> None:
-    """Build a judged benchmark and triplets from documents and a query log."""
-    extra = ["clean.keep_all=true"] if keep_all_queries else []
-    extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
-    given = project(config, preset)
-    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
-    docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
-    out = given.path("out", out, "--out")
-    with prefect_server() as ready, reporting(reporter()):
-        from flows.build_benchmark import build_benchmark  # noqa: PLC0415 (imports while the server starts)
-
-        ready()
-        build_benchmark(docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
-    if estimate:
-        return
-    _summarise(Run(out), settings)
-
-
+)(build_commands.build)
 app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")(mine_commands.mine)
 app.command(epilog="Example: darklode report runs/first")(report_commands.report)
 app.command(epilog="Example: darklode review runs/first --port 8765")(review_commands.review)
@@ -125,7 +76,7 @@ def audit(run: RunArgument, assignments: SetOption = None) -> None:
 
         ready()
         audit_retrievers(run, overrides(assignments or []))
-    _show_audit(Run(run))
+    build_commands.show_audit(Run(run))
 
 
 @app.command()
@@ -225,49 +176,6 @@ def _existing(url: str) -> Run:
     if not run.manifests():
         raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
     return run
-
-
-FUNNEL_BY_STEP = """
-    SELECT step, any_value(rows_in) AS "in", any_value(unit_in) AS what, any_value(rows_out) AS "out",
-           any_value(unit_out) AS "is",
-           string_agg(format('{} {:t,}', reason, dropped), ', ' ORDER BY dropped DESC, reason) AS dropped
-    FROM funnel GROUP BY position, step ORDER BY position
-"""
-
-
-def _summarise(run: Run, settings: Settings) -> None:
-    console.print()
-    show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
-    _show_audit(run)
-    sample = "SELECT query, positive, negatives[1] AS hardest_negative FROM triplets ORDER BY hash(triplet_id) LIMIT 3"
-    show(run_sql(run, sample), "Three of the triplets")
-    judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
-    if judges.num_rows:
-        console.print("[yellow]Labels by the embedded scorer, not by an LLM: weak, for a first look only.[/yellow]")
-    for sentence in caveats(all_tables(run), settings):
-        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    for name, what in PLACES.items():
-        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
-
-
-PLACES = {
-    "report.html": "report to look at",
-    "README.md": "dataset card",
-    "tables/": "tables (Parquet)",
-    "tables/triplets/": "triplets",
-    "views.sql": "views for DuckDB",
-    "settings.yaml": "settings in force",
-}
-
-
-def _show_audit(run: Run) -> None:
-    audit = """
-        SELECT retriever, recall, recall_low AS low, recall_high AS high, leave_one_out,
-               leave_one_out_low AS loo_low, leave_one_out_high AS loo_high, unique_positives AS "unique"
-        FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever
-    """
-    show(run_sql(run, audit), "Audit: recall of each list alone; of the pool without it (95 % intervals)")
-    console.print("[dim]A retriever's own positives count toward it: what no retriever found was never judged.[/dim]\n")
 
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C

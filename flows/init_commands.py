@@ -9,13 +9,14 @@ import typer
 from flows.config import DEFAULT_PRESET, load_settings
 from flows.console import console, printable
 from flows.init_file import settings_file
+from flows.options import PresetOption
 from flows.project import Project, project
 from pipeline.errors import SettingsError
 
 SECTIONS = {"documents": "ingest.documents.columns", "queries": "ingest.queries.columns", "logs": "logs.columns"}
 
 
-def init(  # noqa: PLR0913 (each is an option)
+def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The settings file to write.")] = Path("darklode.yaml"),
     *,
     docs: Annotated[str | None, typer.Option(help="Documents: a file or folder.")] = None,
@@ -26,7 +27,7 @@ def init(  # noqa: PLR0913 (each is an option)
         list[str] | None,
         typer.Option("--column", metavar="KEY=NAME", help="A column's name, e.g. queries.text=search_term."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Where the settings start from.")] = None,
+    preset: PresetOption = None,
     judge_url: Annotated[
         str | None, typer.Option(help="OpenAI-compatible server of the judge; empty: the embedded scorer.")
     ] = None,

@@ -8,6 +8,7 @@ import typer
 
 from flows.config import load_settings, merge, overrides, resolve
 from flows.console import console, printable, show
+from flows.options import RunArgument, SetOption
 from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError, DarklodeError, SettingsError
 from schemas.settings import JudgeSettings, Settings
@@ -20,11 +21,6 @@ _PROBE_SECONDS = 10.0
 app = typer.Typer(
     name="judge", help="What judges said and cost, what they are asked, and batch files.", no_args_is_help=True
 )
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
-]
 
 
 @app.command()

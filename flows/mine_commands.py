@@ -2,13 +2,13 @@
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows.config import load_settings
 from flows.console import console, printable, reporter, show
+from flows.options import ConfigOption, PresetOption, SetOption
 from flows.project import project
 from flows.reporting import reporting
 from flows.server import prefect_server
@@ -31,7 +31,7 @@ PLACES = {
 ISO = ["%Y-%m-%d"]
 
 
-def mine(  # noqa: PLR0913 (each is an option)
+def mine(
     *,
     logs: Annotated[
         str | None, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")
@@ -53,13 +53,9 @@ def mine(  # noqa: PLR0913 (each is an option)
         typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
     ] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
-    preset: Annotated[str | None, typer.Option(help="Where the settings start from.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with settings and paths; overrides the preset.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
-    ] = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
 ) -> None:
     """Mine a search log into triplets; a second call reads only what is new."""
     if date and (first or last):

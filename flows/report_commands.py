@@ -1,18 +1,16 @@
 """darklode report: a run as one page."""
 
-from typing import Annotated
-
-import typer
 import yaml
 
 from flows.config import resolve
 from flows.console import console, printable
+from flows.options import RunArgument
 from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError
 from schemas.settings import Settings
 
 
-def report(run: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]) -> None:
+def report(run: RunArgument) -> None:
     """Write RUN/report.html: a run as one page, complete or not."""
     from pipeline.report import FILE, page, source  # noqa: PLC0415 (heavy)
 

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from flows.config import merge, overrides, resolve
 from flows.console import console, printable, show
+from flows.options import RunArgument, SetOption
 from pipeline.artifacts import Run
 from pipeline.errors import ArtifactError, SettingsError
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 PORT = 8765
 
 
-def review(  # noqa: PLR0913 (each is an option)
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")],
+def review(
+    run: RunArgument,
     *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is; 0 takes a free port.")] = PORT,
     host: Annotated[str, typer.Option(help="Address to bind to; others than loopback let other machines in.")] = (
@@ -42,9 +43,7 @@ def review(  # noqa: PLR0913 (each is an option)
         Path | None, typer.Option(metavar="CSV", help="No page: keep the answers of a reviewer's sheet.")
     ] = None,
     reviewer: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sheet it is.")] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
-    ] = None,
+    assignments: SetOption = None,
 ) -> None:
     """Let people label a sample of the pairs, on a local web page or in a sheet."""
     from flows.review.server import Place  # noqa: PLC0415 (heavy)

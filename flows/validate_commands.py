@@ -8,6 +8,7 @@ import typer
 
 from flows.config import overrides
 from flows.console import cell, console, printable, reporter, show
+from flows.options import RunArgument, SetOption
 from flows.reporting import reporting
 from flows.server import prefect_server
 from pipeline.artifacts import Run
@@ -20,7 +21,7 @@ READ = 10  # disagreements that are shown
 
 
 def validate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")],
+    run: RunArgument,
     *,
     min_kappa: Annotated[
         float | None, typer.Option(metavar="X", help="Hold back below this kappa; sets validation.min_kappa.")
@@ -35,9 +36,7 @@ def validate(
     labels: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Write the human labels to a new file, for `build --human`.")
     ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting. May be given again.")
-    ] = None,
+    assignments: SetOption = None,
 ) -> None:
     """Hold a run's judge against its reviewers, and decide on its release."""
     asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
