@@ -17,7 +17,7 @@ SECTIONS = {"documents": "ingest.documents.columns", "queries": "ingest.queries.
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The settings file to write.")] = Path("darklode.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The settings file to write.")] = Path("darklode.yaml"),
     *,
     docs: Annotated[str | None, typer.Option(help="Documents: a file or folder.")] = None,
     queries: Annotated[str | None, typer.Option(help="Queries, for a benchmark: a file or folder.")] = None,
