@@ -13,7 +13,7 @@ from pipeline.report.standing import incomplete
 JUDGES_NAMED = 6
 
 NO_LLM = (
-    "No LLM and no human has judged this. They are good enough to see the whole job work, and too weak to trust: never "
+    "No LLM has judged this. The labels are good enough to see the whole job work, and too weak to trust: never "
     "compare neural retrievers on them, and never publish them as a benchmark."
 )
 NO_LLM_TITLE = "Weak labels by the embedded scorer"
