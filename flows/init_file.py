@@ -1,12 +1,11 @@
 """The settings file that `darklode init` writes: what was chosen, and beside it the settings one looks for next."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from flows.config import leaves
 from flows.project import PATHS
 from schemas.settings import Settings
 
@@ -62,48 +61,30 @@ def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapp
     lines += [f"  {key}: {_value(paths[key])}  # {_MEANINGS[key]}" for key in PATHS if key in paths]
     lines += [f"preset: {_value(preset)}  # `darklode doctor` lists what each needs"]
     offered = OFFERED + (OFFERED_FOR_LOGS if "logs" in paths else [])
-    defaults = dict(leaves(Settings().model_dump(mode="json")))
-    wanted = dict.fromkeys([*offered, *chosen])
-    return (
-        "\n".join([*lines, *_sections({key: (key in chosen, chosen.get(key, defaults[key])) for key in wanted})]) + "\n"
-    )
+    return "\n".join([*lines, *_settings(Settings, "", {*offered, *chosen}, chosen)]) + "\n"
 
 
-def _sections(wanted: Mapping[str, tuple[bool, Any]]) -> list[str]:
-    """Lines of nested sections; those that hold nothing in force are comments, too."""
-    lines: list[str] = []
-    order = {section: place for place, section in enumerate(Settings.model_fields)}
-    above: list[str] = []
-    for key in sorted(wanted, key=lambda key: order[key.partition(".")[0]]):
-        *sections, name = key.split(".")
-        shared = next((n for n, (a, b) in enumerate(zip(above, sections, strict=False)) if a != b), len(sections))
-        for depth in range(min(shared, len(above)), len(sections)):
-            within = ".".join(sections[: depth + 1]) + "."
-            lines += [] if depth else [""]
-            lines.append(
-                _line(any(on for other, (on, _) in wanted.items() if other.startswith(within)), depth, sections[depth])
-            )
-        above = sections
-        on, value = wanted[key]
-        lines.append(f"{_line(on, len(sections), name)} {_value(value)}  # {_meaning(key)}")
-    return lines
+def _settings(
+    section: type[BaseModel], above: str, wanted: Collection[str], chosen: Mapping[str, Any]
+) -> Iterator[str]:
+    """Lines of a section and of those in it, by the schema; one that holds nothing in force is a comment, too."""
+    indent = "  " * above.count(".")
+    for name, field in section.model_fields.items():
+        key, kind = above + name, field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            lines = list(_settings(kind, f"{key}.", wanted, chosen))
+            if lines:
+                on = any(one.startswith(f"{key}.") for one in chosen)
+                yield from [*([] if above else [""]), f"{_mark(on)}{indent}{name}:", *lines]
+        elif key in wanted:
+            value = _value(chosen.get(key, field.default))
+            yield f"{_mark(key in chosen)}{indent}{name}: {value}  # {field.description}"
 
 
-def _line(on: bool, depth: int, name: str) -> str:
-    return f"{'' if on else '# '}{'  ' * depth}{name}:"
+def _mark(on: bool) -> str:
+    return "" if on else "# "
 
 
 def _value(value: Any) -> str:
     """A value on one line: JSON is YAML."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _meaning(key: str) -> str:
-    model: type[BaseModel] = Settings
-    *sections, name = key.split(".")
-    for section in sections:
-        found = model.model_fields[section].annotation
-        assert isinstance(found, type)
-        assert issubclass(found, BaseModel)
-        model = found
-    return model.model_fields[name].description or ""
