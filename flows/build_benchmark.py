@@ -13,6 +13,7 @@ from flows import tools
 from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
 from flows.publishing import publish_report
 from flows.reporting import reporter
+from flows.runs import no_run
 from flows.spreading import spreading
 from flows.steps import Step, run_step
 from pipeline.artifacts import Output, Run, Tables, key_of
@@ -167,7 +168,7 @@ def recorded(run: Run) -> tuple[str, str, Settings]:
     """
     inputs, settings = run.store.read("inputs.json"), run.store.read("settings.yaml")
     if inputs is None or settings is None:
-        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+        raise no_run(run)
     paths = json.loads(inputs)
     if "queries" not in paths:
         raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`, and no benchmark")

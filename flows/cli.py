@@ -27,9 +27,10 @@ from flows.console import console, errors, printable, reporter, show
 from flows.doctor import examine
 from flows.options import RunArgument, SetOption
 from flows.reporting import reporting
+from flows.runs import existing
 from flows.server import prefect_server
 from pipeline.artifacts import Run
-from pipeline.errors import ArtifactError, DarklodeError
+from pipeline.errors import DarklodeError
 from pipeline.export import FORMATS, export
 from pipeline.views import all_tables
 from pipeline.views import query as run_sql
@@ -104,7 +105,7 @@ def query(
     ] = "table",
 ) -> None:
     """Ask a run's tables in SQL."""
-    answer = run_sql(_existing(run), sql)
+    answer = run_sql(existing(run), sql)
     if form == "table":
         show(answer, f"{answer.num_rows:,} rows")
     elif form == "csv":
@@ -126,7 +127,7 @@ def export_command(
     ] = None,
 ) -> None:
     """Write a run in a format that evaluators and trainers read."""
-    for path in export(_existing(run), form, to, withhold_test):
+    for path in export(existing(run), form, to, withhold_test):
         console.print(printable(str(path)), soft_wrap=True)
 
 
@@ -136,7 +137,7 @@ def pool(run: RunArgument) -> None:
     from pipeline import statistics  # noqa: PLC0415 (heavy)
     from pipeline.retrieval import retrieval  # noqa: PLC0415 (heavy)
 
-    tables = all_tables(_existing(run))
+    tables = all_tables(existing(run))
     show(retrieval(Run(run)), "Retrieval")
     show(statistics.pool_sizes(tables), "Candidates per query")
     show(statistics.pool_found_by(tables), "Found by so many retrievers")
@@ -169,13 +170,6 @@ def cache(
         freed = vectors.prune(None if "all" in prune else prune) + vectors.prune_orphans()
         console.print(f"{freed:,} bytes freed")
     show(vectors.usage(), "Embedding cache")
-
-
-def _existing(url: str) -> Run:
-    run = Run(url)
-    if not run.manifests():
-        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
-    return run
 
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C

@@ -9,8 +9,8 @@ import yaml
 
 from flows.config import leaves
 from flows.console import console, show
+from flows.runs import existing
 from pipeline.artifacts import Run
-from pipeline.errors import ArtifactError
 
 OldRun = Annotated[str, typer.Argument(metavar="RUN_A", help="The older run's folder or s3://bucket/prefix.")]
 NewRun = Annotated[str, typer.Argument(metavar="RUN_B", help="The newer one's.")]
@@ -25,23 +25,20 @@ def diff(
     from pipeline import diff as compared  # noqa: PLC0415 (heavy)
     from pipeline.views import all_tables  # noqa: PLC0415
 
-    runs = [Run(run_a), Run(run_b)]
-    for run in runs:
-        if not run.manifests():
-            raise ArtifactError(f"{run.store.url} holds no run")
-    old, new = (all_tables(run) for run in runs)
+    runs = existing(run_a), existing(run_b)
     _show("Settings that differ", pa.Table.from_pylist(list(_settings(*runs)), SETTINGS), "The settings are the same.")
-    found = compared.counts(old, new)
-    show(found, "Rows")
-    if not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed")):
-        console.print("Both runs hold the same rows.")
-        return
-    if "labels" in found["what"].to_pylist():
-        _show("Labels in one run only", compared.label_reasons(old, new), "Both runs label the same pairs.")
-        _show("Labels that flipped", compared.flipped(old, new, examples), "No label flipped.")
-    for what, rows in compared.examples(old, new, examples):
-        if rows.num_rows:
-            show(rows, f"Examples: {what}")
+    with compared.both(*map(all_tables, runs)) as tables:
+        found = compared.counts(tables)
+        show(found, "Rows")
+        if not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed")):
+            console.print("Both runs hold the same rows.")
+            return
+        if "labels" in found["what"].to_pylist():
+            _show("Labels in one run only", compared.label_reasons(tables), "Both runs label the same pairs.")
+            _show("Labels that flipped", compared.flipped(tables, examples), "No label flipped.")
+        for what, rows in compared.examples(tables, examples):
+            if rows.num_rows:
+                show(rows, f"Examples: {what}")
 
 
 SETTINGS = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])

@@ -5,8 +5,8 @@ import yaml
 from flows.config import resolve
 from flows.console import console, printable
 from flows.options import RunArgument
+from flows.runs import no_run
 from pipeline.artifacts import Run
-from pipeline.errors import ArtifactError
 from schemas.settings import Settings
 
 
@@ -28,5 +28,5 @@ def _settings(run: Run) -> Settings:
     """
     text = run.store.read("settings.yaml")
     if text is None:
-        raise ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+        raise no_run(run)
     return resolve(yaml.safe_load(text))

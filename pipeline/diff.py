@@ -1,6 +1,6 @@
 """What changed between two runs: rows that came, went, and say something else now.
 
-Every function takes two `views.all_tables(run)`, the older run's first. Rows are the same row where their keys are.
+Every function takes what `both` opens. Rows are the same row where their keys are.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.artifacts import Tables
 from pipeline.artifacts.tables import scratch
@@ -98,41 +99,48 @@ _TEXTS = {
 }
 
 
-def counts(old: Tables, new: Tables) -> pa.Table:
+@contextmanager
+def both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the tables of two runs that are compared, as old_<table> and new_<table>.
+
+    Args:
+        old: `views.all_tables` of the older run.
+        new: of the newer one.
+    """
+    with scratch() as connection:
+        for prefix, tables in (("old", old), ("new", new)):
+            for table in (*(one.table for one in COMPARED), "verdicts"):
+                tables.view(connection, f"{prefix}_{table}", table)
+        yield connection
+
+
+def counts(runs: duckdb.DuckDBPyConnection) -> pa.Table:
     """Rows before and after, removed, added and changed: a row for each of `COMPARED` that either run has."""
-    with _both(old, new) as connection:
-        found = [
-            connection.sql(_COUNTS + _joined(one), params=[one.what]).to_arrow_table()
-            for one in COMPARED
-            if old.rows(one.table) + new.rows(one.table)
-        ]
-    return pa.concat_tables(found) if found else pa.table({"what": pa.array([], pa.string())})
+    found = pa.concat_tables(runs.sql(_COUNTS + _joined(one), params=[one.what]).to_arrow_table() for one in COMPARED)
+    return found.filter(pc.greater(pc.add(found["before"], found["after"]), 0))
 
 
-def label_reasons(old: Tables, new: Tables) -> pa.Table:
+def label_reasons(runs: duckdb.DuckDBPyConnection) -> pa.Table:
     """Why labels are there in one run only: counts of relevant and not relevant pairs."""
-    with _both(old, new) as connection:
-        return connection.sql(_REASONS).to_arrow_table()
+    return runs.sql(_REASONS).to_arrow_table()
 
 
-def flipped(old: Tables, new: Tables, n: int) -> pa.Table:
+def flipped(runs: duckdb.DuckDBPyConnection, n: int) -> pa.Table:
     """Pairs whose label flipped, those now relevant first: at most `n` each, the largest shift of probability first.
 
     before and after are the judge's probabilities, null where it gave none.
     """
-    with _both(old, new) as connection:
-        return connection.sql(_FLIPPED, params={"n": n}).to_arrow_table()
+    return runs.sql(_FLIPPED, params={"n": n}).to_arrow_table()
 
 
-def examples(old: Tables, new: Tables, n: int) -> Iterator[tuple[str, pa.Table]]:
+def examples(runs: duckdb.DuckDBPyConnection, n: int) -> Iterator[tuple[str, pa.Table]]:
     """At most `n` rows that came, went or changed, of each table that people can read, with the text before and after.
 
     They are drawn by a hash of their key, so that the same runs show the same ones.
     """
-    with _both(old, new) as connection:
-        for one in COMPARED:
-            if one.what in _TEXTS:
-                yield one.what, connection.sql(_example(one), params={"n": n}).to_arrow_table()
+    for one in COMPARED:
+        if one.what in _TEXTS:
+            yield one.what, runs.sql(_example(one), params={"n": n}).to_arrow_table()
 
 
 def _example(one: Compared) -> str:
@@ -151,13 +159,3 @@ def _example(one: Compared) -> str:
 
 def _joined(one: Compared) -> str:
     return _BOTH.format(keys=", ".join(TABLES[one.table].key), value=one.value, table=one.table)
-
-
-@contextmanager
-def _both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with every table of both runs, as old_<table> and new_<table>."""
-    with scratch() as connection:
-        for prefix, tables in (("old", old), ("new", new)):
-            for table in TABLES:
-                tables.view(connection, f"{prefix}_{table}", table)
-        yield connection

@@ -8,6 +8,7 @@ from triplet_rows import triplet_rows
 
 from conftest import put
 from pipeline.artifacts import Run
+from schemas.tables import TABLES
 
 pytest_plugins = ["flow_fixtures"]
 
@@ -55,3 +56,11 @@ def test_mined_runs_have_no_labels_to_speak_of(call: Call, tmp_path: Path) -> No
     assert re.search(r"^triplets +2 +1 +1 +0 +1 *$", shown.out, re.M)
     assert "label" not in shown.out
     assert "what is q? → text of a ≠ text of o" in shown.out
+
+
+def test_runs_that_have_hardly_begun_can_be_compared(call: Call, tmp_path: Path) -> None:
+    begun = Run(str(tmp_path / "run"))
+    put(begun, "raw_queries", TABLES["raw_queries"].empty())
+    shown = call("diff", begun.store.url, begun.store.url)
+    assert (shown.code, shown.err) == (0, "")
+    assert "Both runs hold the same rows." in shown.out
