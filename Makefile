@@ -1,20 +1,24 @@
-# Two commands for a newcomer: `make demo` and `make test`. Each makes .venv itself.
+# Two commands for a newcomer: `make demo` and `make test`. Each makes .venv itself. `make test-all` has what takes long.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= data/runs/sample
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # For test-vllm: the server's address; the vllm command and its options, for batch files.
 URL ?=
 VLLM ?=
 VLLM_OPTIONS ?=
 
-.PHONY: demo test test-vllm lint bench clean
+.PHONY: demo test test-all test-vllm lint bench clean
 
 demo: $(VENV)/base
 	$(BIN)/darklode build --docs data/sample --queries data/sample --out $(RUN)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow" -p no:randomly
+
+test-all: $(VENV)/dev
+	$(PYTEST) -m slow
 
 test-vllm: $(VENV)/dev
 	@test -n "$(URL)" || { echo "say where vLLM is: make test-vllm URL=http://127.0.0.1:8000/v1" >&2; exit 2; }

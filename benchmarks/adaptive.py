@@ -25,18 +25,20 @@ from numpy.typing import NDArray
 from benchmarks.collections_io import COLLECTIONS, Collection, read_collection
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.stopping_rules import RULES, Trail
-from pipeline.artifacts import Run, Stage, Tables
-from pipeline.corpora import TenantChunks
-from pipeline.judges.adaptive import rounds as rounds_module
-from pipeline.judges.adaptive.evidence import Evidence, gather
-from pipeline.judges.adaptive.learner import Learner
-from pipeline.judges.adaptive.rounds import Rounds
-from pipeline.judges.pairs import pool_pairs
-from pipeline.pool import POOL_STAGE, pool
-from pipeline.retrievers.embedded import EMBEDDED
-from pipeline.search import SEARCH, search
-from schemas.settings import PoolSettings
-from schemas.tables import CHUNKS, QUERIES
+from darklode.pipeline.base.artifacts import Run, Stage, Tables
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.judge.adaptive import rounds as rounds_module
+from darklode.pipeline.judge.adaptive.evidence import Evidence, gather
+from darklode.pipeline.judge.adaptive.learner import Learner
+from darklode.pipeline.judge.adaptive.rounds import Rounds
+from darklode.pipeline.judge.pairs import pool_pairs
+from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
+from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
+from darklode.pipeline.retrieve.search import SEARCH, search
+from darklode.schemas.settings import PoolSettings
+from darklode.schemas.tables import CHUNKS, QUERIES
+
+EMBEDDED = own_retrievers()
 
 NAMES = ("cranfield", "vaswani", "cisi")
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
-from pipeline.raters import Confusion, cohens_kappa
+from darklode.pipeline.base.raters import Confusion, cohens_kappa
 
 CUTS = np.linspace(0.3, 0.9, 61)
 

@@ -28,10 +28,10 @@ import numpy as np
 from benchmarks import zipfian_log
 from benchmarks.algorithm_1 import Scores, associations
 from benchmarks.report import machine, markdown_table, write
-from pipeline.artifacts import Run, Stage
-from pipeline.association.associating import Associations
-from pipeline.association.stage import ASSOCIATE, associate
-from schemas.mining import AssociateSettings
+from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.mine.association.algorithm import Associations
+from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
+from darklode.schemas.mining import AssociateSettings
 
 LOOPED = 2_000
 SIZES = [10_000, 100_000, 1_000_000, 5_000_000]

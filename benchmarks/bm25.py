@@ -30,12 +30,11 @@ from rank_bm25 import BM25Okapi
 
 from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.report import machine, markdown_table, write
-from pipeline.chunk import splitter_of
-from pipeline.retrievers.bm25 import Bm25
-from pipeline.retrievers.bm25_index import Bm25Indexes
-from pipeline.retrievers.bm25_weights import build_index
-from pipeline.terms import Analyzer, TermSpace
-from schemas.settings import Bm25Settings, ChunkSettings
+from darklode.pipeline.base.terms import Analyzer, TermSpace
+from darklode.pipeline.prepare.chunk import splitter_of
+from darklode.pipeline.retrieve.retrievers.bm25 import Bm25, build_index
+from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
+from darklode.schemas.settings import Bm25Settings, ChunkSettings
 
 Search = Callable[[Sequence[str], int], object]
 

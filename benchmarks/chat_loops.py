@@ -16,14 +16,14 @@ from typing import Any
 import aiohttp
 from openai import AsyncOpenAI
 
-SERVER = Path(__file__).resolve().parents[1] / "tests" / "fake_chat.py"
+SERVER = Path(__file__).resolve().parents[1] / "tests" / "helpers" / "fake_chat.py"
 Bodies = Callable[[int], bytes]
 """From a call's number to its body."""
 
 
 @contextmanager
 def serving(**options: object) -> Iterator[str]:
-    """The base_url of a server in its own process; options are those of tests/fake_chat.py."""
+    """The base_url of a server in its own process; options are those of tests/helpers/fake_chat.py."""
     given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     server = subprocess.Popen([sys.executable, str(SERVER), *given], stdout=subprocess.PIPE, text=True)
     assert server.stdout

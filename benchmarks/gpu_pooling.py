@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from benchmarks.report import machine, markdown_table, write
-from pipeline.retrievers.blocks import ArrayVectors
-from pipeline.retrievers.candidates import search_cpu
-from pipeline.retrievers.torch_search import DeviceTopK, full_accumulation
+from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
+from darklode.pipeline.retrieve.retrievers.exact import search_cpu
+from darklode.pipeline.retrieve.retrievers.torch_search import DeviceTopK, full_accumulation
 
 DIMENSIONS = 1024
 QUERIES = 1024

@@ -27,11 +27,13 @@ from sklearn.metrics import cohen_kappa_score, precision_score, recall_score
 from benchmarks.agreement import Judged, kappas, left_out, tau, within_query_auc
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
 from benchmarks.report import machine, markdown_table, write
-from pipeline.judges.embedded import EmbeddedJudge, Features
-from pipeline.judges.port import PAIRS, QUERY_BLOCK
-from pipeline.retrievers.corpus import Corpus
-from pipeline.retrievers.embedded import EMBEDDED
-from schemas.settings import JudgeSettings
+from darklode.pipeline.judge.embedded import EmbeddedJudge, Features
+from darklode.pipeline.judge.port import PAIRS, QUERY_BLOCK
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
+from darklode.schemas.settings import JudgeSettings
+
+EMBEDDED = own_retrievers()
 
 DEPTH = 60
 FEATURES = ("coverage", "window", "bm25", "meaning")
@@ -57,7 +59,7 @@ def judge(name: str, root: Path) -> Judged:
         corpus = Corpus(lambda: iter([collection.chunks]), len(collection.chunks), Path(scratch))
         query, chunk, found_by = pool(collection, corpus)
         began = time.perf_counter()
-        embedded = EmbeddedJudge(corpus.terms, JudgeSettings())
+        embedded = EmbeddedJudge(corpus.terms)
         seen = [embedded.features(pairs) for pairs in _pairs(collection, query, chunk)]
         seconds = time.perf_counter() - began
     relevant = np.zeros((len(collection.queries), int(collection.owners.max()) + 1), dtype=bool)

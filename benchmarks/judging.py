@@ -25,12 +25,12 @@ from benchmarks import prefixes
 from benchmarks.chat_loops import LOOPS, Rate, seen, serving, take, timed
 from benchmarks.judging_memory import pair_block
 from benchmarks.report import RESULTS, machine, markdown_table, write
-from pipeline.artifacts import Run
-from pipeline.judges.ledger import Ledger
-from pipeline.judges.llm import LlmJudge
-from pipeline.judges.port import Judge
-from pipeline.judges.remembering import Remembered
-from schemas.settings import JudgeSettings
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.port import Judge
 
 SLOTS, LATENCY = 256, 0.05
 SLOW_CLIENT_SHARE = 10
@@ -39,21 +39,21 @@ SLOW_CLIENT_SHARE = 10
 
 def judge_of(base_url: str, ledger: Path, **changed: Any) -> tuple[LlmJudge, Judge]:
     """The judge and the same with its ledger, ready to be asked."""
-    asker = LlmJudge(JudgeSettings(kind="llm", model="fake", base_url=(base_url,), **changed))
-    assert asker.judge_id
-    return asker, Remembered(asker, Ledger(str(ledger)))
+    source = LlmJudge(LlmSettings(model="fake", base_url=(base_url,), **changed))
+    assert source.judge_id
+    return source, LedgerJudge(source, Ledger(str(ledger)))
 
 
-def bodies_of(asker: LlmJudge, pairs: int) -> list[bytes]:
+def bodies_of(source: LlmJudge, pairs: int) -> list[bytes]:
     """Bodies of the judge's calls."""
     columns = [pair_block(0, min(pairs, 2000))[name].to_pylist() for name in ("query", "title", "heading", "text")]
-    asking = asker.asking
-    return [asking.body(asking.shown(prefixes.Asked(*row), 2048)[0]) for row in zip(*columns, strict=True)]
+    template = source.template
+    return [template.body(template.shown(prefixes.PairText(*row), 2048)[0]) for row in zip(*columns, strict=True)]
 
 
-async def exhaust(asker: LlmJudge, pairs: pa.Table) -> None:
+async def exhaust(source: LlmJudge, pairs: pa.Table) -> None:
     """Ask and forget."""
-    async for _ in asker.ask(pairs):
+    async for _ in source.stream(pairs):
         pass
 
 
@@ -61,12 +61,12 @@ def rates(pairs: int, latency: float) -> dict[str, Rate]:
     """Judge and bare loops, one after the other, on one server."""
     found, block = {}, pair_block(0, pairs)
     with serving(latency=latency, slots=SLOTS) as url, tempfile.TemporaryDirectory() as scratch:
-        asker, judge = judge_of(url, Path(scratch))
-        bodies = bodies_of(asker, pairs)
+        source, judge = judge_of(url, Path(scratch))
+        bodies = bodies_of(source, pairs)
         for name, loop in LOOPS.items():
             calls = pairs // SLOW_CLIENT_SHARE if "openai" in name else pairs
             found[name] = timed(calls, lambda: asyncio.run(loop(url, take(bodies), calls, SLOTS)))  # noqa: B023
-        found["the judge"] = timed(pairs, lambda: asyncio.run(exhaust(asker, block)))
+        found["the judge"] = timed(pairs, lambda: asyncio.run(exhaust(source, block)))
         found["the judge with its ledger"] = timed(pairs, lambda: asyncio.run(judge.judge(block)))
     return found
 
@@ -110,11 +110,11 @@ def faults(pairs: int) -> dict[str, Any]:
     for share in (0.0, 0.3):
         options = {"faults": share, "hang": 5} if share else {}
         with serving(latency=LATENCY, slots=SLOTS, **options) as url, tempfile.TemporaryDirectory() as scratch:
-            asker, judge = judge_of(url, Path(scratch), timeout=2, attempts=5)
+            source, judge = judge_of(url, Path(scratch), timeout=2, attempts=5)
             seen(url)  # the server forgets how it was probed
             began = time.perf_counter()
             tables.append(asyncio.run(judge.judge(block)))
-            counters = asker.counters
+            counters = source.counters
             found[f"{share:.0%} failing"] = {
                 "seconds": time.perf_counter() - began,
                 "calls": counters.calls,

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.chat_loops import serving
-from pipeline.artifacts import Run, Stage
-from pipeline.judge import JUDGE, judge
-from pipeline.judges.ledger import Ledger
-from pipeline.judges.llm import LlmJudge
-from pipeline.judges.port import PAIRS
-from pipeline.judges.remembering import Remembered
-from pipeline.judges.threshold import Thresholded
-from schemas.settings import JudgeSettings
-from schemas.tables import CHUNKS, POOL, QUERIES
+from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.port import PAIRS
+from darklode.pipeline.judge.stage import JUDGE, judge
+from darklode.pipeline.judge.threshold import Thresholded
+from darklode.schemas.tables import CHUNKS, POOL, QUERIES
 
 CHUNKS_PER_QUERY = 250
 N_CHUNKS = 5_000
@@ -109,8 +109,8 @@ def main() -> None:
         run = Run(str(Path(scratch) / "run"))
         fill(run, given.pairs)
         before, began = peak_mb(), time.perf_counter()
-        settings = JudgeSettings(kind="llm", model="fake", base_url=(url,))
-        asked = Thresholded(Remembered(LlmJudge(settings), Ledger(str(Path(scratch) / "ledger"))), settings.threshold)
+        settings = LlmSettings(model="fake", base_url=(url,))
+        asked = Thresholded(LedgerJudge(LlmJudge(settings), Ledger(str(Path(scratch) / "ledger"))), settings.threshold)
         plan = run.plan(JUDGE, {})
         made = run.execute(plan, lambda tables, output: judge(tables, output, settings, judge_for=lambda _: asked))
         assert made.rows("verdicts") == given.pairs

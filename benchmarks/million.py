@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks.cost import DOCS, Measured, build, repeat
 from benchmarks.report import machine, markdown_table, write
-from pipeline.artifacts import Run
-from pipeline.retrieval import retrieval
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.retrieve.search import retrieval
 
 DIMENSIONS = 384
 TABLE_ROWS = 1 << 16

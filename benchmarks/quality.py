@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
 from benchmarks.report import machine, write
-from pipeline.retrievers.corpus import Corpus
-from pipeline.retrievers.embedded import EMBEDDED
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
+
+EMBEDDED = own_retrievers()
 
 POOL_DEPTH = 60
 AUDIT_DEPTH = 420

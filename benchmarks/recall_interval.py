@@ -18,11 +18,9 @@ import numpy as np
 
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.reviewed import SAMPLED, Reviewed, Scenario, make, normal_interval, review
-from pipeline.validation import interval
-from pipeline.validation.figures import run_kappa
-from pipeline.validation.interval import estimate
-from pipeline.validation.resampling import bootstrap
-from pipeline.validation.strata import Strata
+from darklode.pipeline.validate import interval
+from darklode.pipeline.validate.figures import run_kappa
+from darklode.pipeline.validate.interval import LabelledStrata, bootstrap, estimate
 
 JUDGES = {"good": 0.15, "bad": 0.8, "blind": 0.15}
 MISSES = {"rare": 0.97, "common": 0.75, "anywhere": 0.85}
@@ -51,7 +49,7 @@ def trial(run: Reviewed, scenario: Scenario, seed: int) -> tuple[float, _Ends]:
     return found.recall.value, ends
 
 
-def _bootstrap(strata: Strata, seed: int) -> tuple[float, float]:
+def _bootstrap(strata: LabelledStrata, seed: int) -> tuple[float, float]:
     n = len(strata.pairs)
     kept = strata.x / np.maximum(strata.n, 1)
 
@@ -64,7 +62,7 @@ def _bootstrap(strata: Strata, seed: int) -> tuple[float, float]:
     return figure.low, figure.high
 
 
-def _unshared(strata: Strata, random: np.random.Generator) -> tuple[float, float]:
+def _unshared(strata: LabelledStrata, random: np.random.Generator) -> tuple[float, float]:
     n, x = strata.n, strata.x
     shares = random.beta(x + 0.5, n - x + 0.5, size=(DRAWS, len(n)))
     total = x + random.binomial(strata.pairs - n, shares)

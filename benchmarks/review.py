@@ -33,12 +33,12 @@ import yaml
 from playwright.sync_api import sync_playwright
 
 from benchmarks.report import machine, markdown_table, write
-from flows.config import load_settings
-from flows.sampling import sample_step
-from pipeline.artifacts import Output, Plan, Run, Stage, Tables
-from pipeline.artifacts.tables import scratch
-from pipeline.review import Answer, Journal
-from schemas.tables import TABLES
+from darklode.flows.config import load_settings
+from darklode.flows.validate_benchmark import steps
+from darklode.pipeline.base.artifacts import Output, Plan, Run, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.schemas.tables import TABLES
 
 PER_DOCUMENT = 10
 PER_QUERY = 40
@@ -119,7 +119,7 @@ def make(out: Path, chunks: int, pairs: int) -> Run:
     _fill(run, "queries", QUERIES.format_map(given), pairs // PER_QUERY)
     _fill(run, "pool", "", 0)
     _fill(run, "verdicts", "", 0)
-    _fill(run, "review_sample", SAMPLE.format_map(given), pairs, sample_step(load_settings()).plan(run))
+    _fill(run, "review_sample", SAMPLE.format_map(given), pairs, steps(run, load_settings())[0].plan(run))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
     return run

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
-from pipeline.raters import cohens_kappa, confusion
-from pipeline.review_sample.strata import Cells, stratify
-from pipeline.validation.strata import Strata
+from darklode.pipeline.base.raters import cohens_kappa, confusion
+from darklode.pipeline.validate.interval import LabelledStrata
+from darklode.pipeline.validate.strata import Cells, stratify
 
 SAMPLED = 0.1
 """Share of the queries."""
@@ -96,7 +96,7 @@ def _relevant(log_odds: NDArray[np.float64], share: float, random: np.random.Gen
     return np.asarray(random.random(len(log_odds)) < expit(log_odds + low))
 
 
-def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> Strata:
+def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> LabelledStrata:
     """Draw queries and pairs as `review_sample` does, and label them without an error."""
     number = np.full(int(run.query.max()) + 1, -1)
     number[random.choice(len(number), scenario.queries, replace=False)] = np.arange(scenario.queries)
@@ -118,10 +118,10 @@ def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> St
         for some in (code, code[run.positive[rows]])
     )
     sizes = np.bincount(of_cell, cells.pairs, minlength=len(strata)).astype(np.int64)
-    return Strata(sizes, np.array([one.verdict == 0 for one in strata]), labelled, relevant)
+    return LabelledStrata(sizes, np.array([one.verdict == 0 for one in strata]), labelled, relevant)
 
 
-def normal_interval(strata: Strata) -> tuple[float, float]:
+def normal_interval(strata: LabelledStrata) -> tuple[float, float]:
     """Recall with the 95 % interval of the textbook: the stratified binomial variance, by the delta method."""
     n, x = strata.n, strata.x
     share = x / np.maximum(n, 1)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.artifacts import Output
-from schemas.tables import TABLES
+from darklode.pipeline.base.artifacts import Output
+from darklode.schemas.tables import TABLES
 
 HEAPS = (20.0, 0.6)
 LENGTHS = np.array([2, 3, 4, 5, 6, 7])

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from prefect import flow
+from darklode.flows.build_benchmark import steps
+from darklode.flows.runs import benchmark, record
+from darklode.flows.steps import finish, run_step
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.audit import AUDIT
 
-from flows.build_benchmark import audit_step, finish, record, recorded
-from flows.config import merge, resolve
-from flows.steps import run_step
-from pipeline.artifacts import Run
 
-
-@flow(name="audit-retrievers", persist_result=False)
 def audit_retrievers(out: str, settings: dict[str, Any] | None = None) -> None:
     """Redo the audit of a run and its card.
 
@@ -20,8 +18,11 @@ def audit_retrievers(out: str, settings: dict[str, Any] | None = None) -> None:
     """
     run = Run(out)
     with run.lock():
-        docs, queries, before = recorded(run)
-        chosen = resolve(merge(before.model_dump(mode="json"), settings or {}))
-        run_step(run, audit_step(chosen))
-        record(run, docs, queries, chosen)
-        finish(run, chosen)
+        made = benchmark(run)
+        chosen = made.changed(settings or {})
+        job = steps(made.inputs["docs"], made.inputs["queries"], chosen)
+        for step in job:
+            if step.stage is AUDIT:
+                run_step(run, step)
+        record(run, made.inputs, chosen)
+        finish(run, chosen, job)

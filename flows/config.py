@@ -1,29 +1,32 @@
-"""Settings from a preset, a file and the command line, each overriding the one before it."""
+"""Settings from a preset, a file and the command line, each overriding the one before it.
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+What a file for `--config` may say besides settings: where things lie, and the preset to start from.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from pipeline.errors import SettingsError
-from schemas.settings import OpenAIEncoder, SentenceTransformersEncoder, Settings
+from darklode.pipeline.base.errors import SettingsError
+from darklode.schemas.keys import UnknownKey, check_keys, known_keys, merge, without_other_kinds
+from darklode.schemas.kinds import nearest
+from darklode.schemas.settings import Settings
 
 DEFAULT_PRESET = "embedded"
 
-FREE = "judge.parameters."
-"""Below it, keys are the server's."""
-
 BESIDES = ("paths", "preset")
-"""Keys of a settings file that are no settings: see `flows.project`."""
+"""Keys of a settings file that are no settings: see `project`."""
 
 
 def presets() -> list[str]:
     """Names of the presets that come with Darklode."""
-    return sorted(item.name.removesuffix(".yaml") for item in files("flows").joinpath("presets").iterdir())
+    return sorted(item.name.removesuffix(".yaml") for item in files("darklode.flows").joinpath("presets").iterdir())
 
 
 def load_settings(
@@ -69,9 +72,11 @@ def resolve(values: Mapping[str, Any]) -> Settings:
     Raises:
         SettingsError: as for `load_settings`.
     """
-    _check_keys(values)
     try:
+        check_keys(values)
         return Settings.model_validate(values)
+    except UnknownKey as error:
+        raise SettingsError(str(error)) from error
     except ValidationError as error:
         found = error.errors()
         where = _setting(found[0]["loc"])
@@ -81,37 +86,15 @@ def resolve(values: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"{where}: {' or '.join(wrong)}{_got(found[0]['input'])}") from error
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over` in their places; sections merge, values replace."""
-    merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
-
-
-def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
-    """Dotted names of all settings."""
-    keys = []
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys += known_keys(kind, f"{prefix}{name}.")
-        else:
-            keys.append(prefix + name)
-    return keys
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """A phrase that names the nearest known name, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+def recorded_settings(text: bytes | str) -> Settings:
+    """The settings that a run wrote down, of an earlier version, too."""
+    return resolve(without_other_kinds(yaml.safe_load(text)))
 
 
 def _preset(name: str) -> dict[str, Any]:
     if name not in presets():
         raise SettingsError(f"there is no preset {name}; {nearest(name, presets())}")
-    return _yaml(files("flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
+    return _yaml(files("darklode.flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
 def _read(file: Path) -> str:
@@ -164,36 +147,55 @@ def _got(value: Any) -> str:
     return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
 
 
-def _check_keys(values: Mapping[str, Any]) -> None:
-    known = known_keys()
-    sections = {key.rpartition(".")[0] for key in known}
-    sections |= {section.rpartition(".")[0] for section in sections} | {""}
-    for path, _ in leaves(values):
-        section, _, rest = path.partition(".")
-        if section == "encoders" and rest:
-            _check_encoder(path, rest)
-            continue
-        if path in sections:
-            raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
-        if path not in known and not path.startswith(FREE):
-            raise SettingsError(f"there is no setting {path}; {nearest(path, known)}")
+PATHS = ("docs", "queries", "logs", "out", "mined")
 
 
-def _check_encoder(path: str, rest: str) -> None:
-    """Encoders have names of the user's own: `encoders.<name>.<key>`."""
-    name, _, key = rest.partition(".")
-    known = [key for kind in (SentenceTransformersEncoder, OpenAIEncoder) for key in kind.model_fields]
-    if not key:
-        raise SettingsError(f"{path} is a section; set {path}.<key> or leave it out")
-    if key.partition(".")[0] not in known:
-        hint = nearest(f"encoders.{name}.{key}", [f"encoders.{name}.{one}" for one in dict.fromkeys(known)])
-        raise SettingsError(f"there is no setting {path}; {hint}")
+@dataclass(frozen=True)
+class Project:
+    """A file's paths, by `PATHS`, and its preset.
+
+    Relative paths are those of the file's folder, so that a nightly job may start anywhere.
+    """
+
+    paths: Mapping[str, str]
+    preset: str
+
+    def path(self, name: str, given: str | None, option: str) -> str:
+        """What the command line gives, or the file.
+
+        Raises:
+            BadParameter: neither does.
+        """
+        found = given if given is not None else self.paths.get(name)
+        if found is None:
+            hint = f"or paths.{name} in the file for --config (`darklode init` writes one)"
+            raise typer.BadParameter(f"Missing option '{option}', {hint}")
+        return found
 
 
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value in nested sections, with its dotted name."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def project(config: Path | None, preset: str | None = None) -> Project:
+    """What the file says besides settings; nothing where there is no file. A `preset` that is given wins.
+
+    Raises:
+        SettingsError: the file cannot be read, or names a path that is none of `PATHS`.
+    """
+    if config is None:
+        return Project({}, preset or DEFAULT_PRESET)
+    values = read_config(config)
+    paths = values.get("paths") or {}
+    if not isinstance(paths, Mapping):
+        raise SettingsError(f"{config}: paths holds {', '.join(PATHS)}")
+    found = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
+    return Project(found, preset or str(values.get("preset") or DEFAULT_PRESET))
+
+
+def _path(config: Path, name: str, value: Any) -> str:
+    if name not in PATHS:
+        raise SettingsError(f"{config}: there is no paths.{name}; {nearest(f'paths.{name}', _dotted())}")
+    if "://" in str(value):
+        return str(value)
+    return str(config.parent / Path(str(value)).expanduser())
+
+
+def _dotted() -> list[str]:
+    return [f"paths.{name}" for name in PATHS]

@@ -1,10 +1,13 @@
 """What a person at a terminal sees: progress bars, tables, and plain lines where there is no terminal."""
 
+from __future__ import annotations
+
 import sys
 import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 from unicodedata import category
 
-import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -18,8 +21,12 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from flows.reporting import summary
-from pipeline.artifacts import Manifest
+from darklode.flows.reporting import summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from darklode.pipeline.base.artifacts import Manifest
 
 PIPE_WIDTH = 140  # columns where there is no terminal to ask
 
@@ -122,12 +129,19 @@ def reporter() -> Bars | Lines:
 
 def show(rows: pa.Table, title: str) -> None:
     """Print a table; long cells are cut, numbers stand to the right."""
+    import pyarrow as pa
+
+    numbers = {one.name: pa.types.is_integer(one.type) or pa.types.is_floating(one.type) for one in rows.schema}
+    show_rows(rows.to_pylist(), numbers, title)
+
+
+def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool], title: str) -> None:
+    """Print rows as `show` does; `columns` says by name which hold numbers."""
     console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for field in rows.schema:
-        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(printable(field.name), justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows.to_pylist():
+    for name, number in columns.items():
+        table.add_column(printable(name), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows:
         table.add_row(*[cell(value) for value in row.values()])
     console.print(table)
     console.print()

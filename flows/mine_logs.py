@@ -1,52 +1,44 @@
 """mine-logs: search logs in, triplets out; every night it adds a day and redoes what that day's clicks touched."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
-from prefect import flow
-from prefect.artifacts import create_markdown_artifact
-
-from flows import tools
-from flows.build_benchmark import plain, write_funnel
-from flows.config import DEFAULT_PRESET, load_settings, merge, resolve
-from flows.mine_record import Sources, ask_to_learn, asked_to_learn, record
-from flows.mine_watch import tell_what_came, watch
-from flows.planning import planning
-from flows.publishing import publish_report
-from flows.steps import Step, run_step
-from pipeline.artifacts import Run, Stage, key_of
-from pipeline.association.stage import ASSOCIATE, associate
-from pipeline.chunk import CHUNK, chunk
-from pipeline.errors import SettingsError
-from pipeline.ingest import (
-    INGEST_DOCUMENTS,
-    INGEST_LOGS,
-    ingest_documents,
-    ingest_logs,
-    log_sources,
-    source_fingerprint,
-)
-from pipeline.mining.card import mined_card
-from pipeline.mining.click_model import CLICK_MODEL_STAGE, click_model
-from pipeline.mining.days import digests, settled, until
-from pipeline.mining.evidence import EVIDENCE, evidence
-from pipeline.mining.log_queries import LOG_QUERIES_STAGE, log_queries
-from pipeline.mining.one_hop import OneHop
-from pipeline.mining.pairs import PAIRS_STAGE, mined_pairs
-from pipeline.mining.test_set import TEST_SET, test_set
-from pipeline.mining.triplets import MINED_TRIPLETS, mined_triplets
-from pipeline.planners.plan import PLAN_QUERIES
-from pipeline.relevance.stage import RELEVANCE, relevance
-from pipeline.relevance.verify import VERIFY, verify
-from pipeline.views import views_sql
-from schemas.settings import Settings
+from darklode.flows import tools
+from darklode.flows.config import DEFAULT_PRESET, load_settings, resolve
+from darklode.flows.nights import ask_to_learn, asked_to_learn, tell_what_came, watch
+from darklode.flows.runs import record
+from darklode.flows.steps import finish, run_step
+from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
+from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
+from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
+from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
+from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
+from darklode.pipeline.mine.history import History, Past
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
+from darklode.pipeline.mine.planners.kinds import planner_kind
+from darklode.pipeline.mine.planners.log import FIT_PLANNER, fit_planner
+from darklode.pipeline.mine.planners.port import PLAN_QUERIES, plan_queries
+from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
+from darklode.pipeline.mine.relevance.verify import VERIFY, verify
+from darklode.pipeline.prepare.chunk import CHUNK, chunk
+from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
+from darklode.pipeline.triplets.test_set import TEST_SET, test_set
+from darklode.schemas.keys import merge
+from darklode.schemas.mining import AssociateSettings, MiningSettings
+from darklode.schemas.settings import Settings
 
 NEVER = "9999-12-31"
+BOTS = "bot_queries_per_minute", "bot_click_share"
+"""The settings of `logs` that are about whose searches count, and not about how the log is read."""
 
 
-@flow(name="mine-logs", persist_result=False)
 def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
     logs: str,
     docs: str,
@@ -73,8 +65,11 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
     run, dates = Run(out), _dates(first, last)
     with run.lock():
-        sources = record(run, logs, docs, chosen)
-        for step in steps(run, sources, chosen, dates):
+        record(run, {"logs": logs, "docs": docs}, chosen)
+        job = steps(run, logs, docs, chosen, dates)
+        for step in job:
+            if not step.wanted:
+                continue
             before = run.manifest(step.stage)
             if step.stage.name == MINED_TRIPLETS.name:
                 watch(run, chosen.mining)
@@ -83,130 +78,104 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
                 tell_what_came(before, after)
                 if refresh:
                     ask_to_learn(run)
-        finish(run, chosen)
+        finish(run, chosen, job)
 
 
-def steps(run: Run, sources: Sources, settings: Settings, dates: Collection[date] | None = None) -> Iterator[Step]:
-    """The stages, in data order; each is made when the one before it is complete."""
-    ingest, seed = settings.ingest, settings.seed
-    yield Step(
-        INGEST_DOCUMENTS,
-        plain(ingest, leave="queries"),
-        lambda _, output: ingest_documents(sources.docs, output, ingest),
-        lambda: {"the documents' files": source_fingerprint(sources.docs)},
-    )
-    if settings.relevance.ranker != "none" or settings.mining.verify_share:
-        yield Step(CHUNK, plain(settings.chunk), lambda tables, output: chunk(tables, output, settings.chunk))
-    yield _log_step(run, sources, settings, dates)
-    yield from _evidence_steps(run, settings)
-    yield from _query_steps(run, settings)
-    yield from _pair_steps(run, settings, seed)
+def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[date] | None = None) -> list[Step]:
+    """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
+    given, seed, mining = settings, settings.seed, settings.mining
+    judges, bots = Judges(given.judge, given.cache), given.logs.only(*BOTS)
+    ranks, verifies = given.relevance.ranker != "none", mining.verify_share > 0
+    hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
+    history, planner = _history(run, given), planner_kind(given.planner)
 
+    def clicks_through() -> date | None:
+        return None if given.click.model == "paper" else history.through()
 
-def _log_step(run: Run, sources: Sources, settings: Settings, dates: Collection[date] | None) -> Step:
-    manifest = run.manifest(INGEST_LOGS)
-    known: Mapping[str, Any] = manifest.facts["sources"] if manifest else {}
-    logs, ingest = settings.logs, settings.ingest
-    read = {name: value for name, value in plain(logs).items() if not name.startswith("bot_")}
-    return Step(
-        INGEST_LOGS,
-        read | {"tenant": ingest.tenant, "max_row_bytes": ingest.max_row_bytes},
-        lambda _, output: ingest_logs(sources.logs, output, logs, ingest, dates=dates, known=known),
-        lambda: {"the log's files": key_of(log_sources(sources.logs, logs, dates, known))},
-    )
-
-
-def _evidence_steps(run: Run, settings: Settings) -> Iterator[Step]:
-    """The click model, the days' evidence, and the log's queries."""
-    click, logs = settings.click, settings.logs
-    bots = {name: value for name, value in plain(logs).items() if name.startswith("bot_")}
-    through = _through(run, settings) if click.model != "paper" else None
-    yield Step(
-        CLICK_MODEL_STAGE,
-        {"model": click.model} | bots,
-        lambda _, output: click_model(run.tables("impressions"), output, click, logs, through=through),
-        lambda: {"the settled days": _settled_days(run, "impressions", "timestamp", through)},
-    )
-    yield Step(
-        EVIDENCE,
-        {"model": click.model, "negatives": click.negatives, "min_dwell_seconds": click.min_dwell_seconds} | bots,
-        lambda tables, output: evidence(tables, output, click, logs),
-    )
-    yield Step(LOG_QUERIES_STAGE, {}, log_queries)
-
-
-def _query_steps(run: Run, settings: Settings) -> Iterator[Step]:
-    """What is known of each query: its terms, its associates, and what the ranker finds for it."""
-    through = _through(run, settings)
-    yield from planning(run, settings.planner, through, _settled_days(run, "click_evidence", "date", through))
-    yield Step(
-        ASSOCIATE,
-        plain(settings.associate, leave="max_per_query"),
-        lambda tables, output: associate(tables, output, settings.associate),
-    )
-    ranker = tools.ranker(settings, through)
-    read = ("log_queries",) if settings.relevance.ranker == "none" else ("log_queries", "chunks")
-    yield Step(
-        RELEVANCE,
-        plain(settings.relevance) | {"version": ranker.version, "seed": settings.seed},
-        lambda _, output: relevance(run.tables(*read), output, settings.relevance, ranker=ranker, seed=settings.seed),
-    )
-
-
-def _pair_steps(run: Run, settings: Settings, seed: int) -> Iterator[Step]:
-    """Pairs, triplets and the test set."""
-    click, most, mining = settings.click, settings.associate.max_per_query, settings.mining
-    hop = OneHop(click, before=str(mining.test_from or NEVER), seed=seed)
-    made = run.manifest(EVIDENCE)
-    contains = made.facts["contains"] if made else {}
-    made_by = {stage.name: _settings_of(run, stage) for stage in (PLAN_QUERIES, ASSOCIATE, RELEVANCE)}
-    yield Step(
-        PAIRS_STAGE,
-        plain(click) | {"before": hop.before, "seed": seed, "max_per_query": most} | made_by,
-        lambda tables, output: mined_pairs(tables, output, hop, most=most, contains=contains),
-    )
-    if mining.verify_share:
-        yield Step(
-            VERIFY,
-            tools.judge_identity(settings.judge) | {"verify_share": mining.verify_share, "seed": seed},
-            lambda tables, output: verify(tables, output, mining, judge_for=tools.judge_for(settings), seed=seed),
-        )
-    share = settings.split.validation_share
-    refuted = (VERIFY.writes[0],) if mining.verify_share and not mining.keep_refuted else ()
-    yield Step(
-        replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *refuted)),
-        {name: getattr(mining, name) for name in ("text_characters", "median_share", "small_share")}
-        | {"validation_share": share, "seed": seed},
-        lambda tables, output: mined_triplets(tables, output, mining, validation_share=share, seed=seed),
-    )
-    yield Step(
-        TEST_SET,
-        plain(click) | {"test_from": str(mining.test_from), "most": mining.test_pool, "seed": seed},
-        lambda tables, output: test_set(
-            tables, output, replace(hop, before=NEVER), test_from=mining.test_from, most=mining.test_pool
+    return [
+        Step(
+            INGEST_DOCUMENTS,
+            call(ingest_documents, given.ingest.but("queries")),
+            lambda: {"the documents' files": source_fingerprint(docs)},
+            source=docs,
         ),
+        Step(CHUNK, call(chunk, given.chunk), wanted=ranks or verifies),
+        Step(
+            INGEST_LOGS,
+            lambda: call(
+                ingest_logs,
+                given.logs.but(*BOTS),
+                given.ingest.only("tenant", "max_row_bytes", "max_reject_share"),
+                dates=dates,
+                known=history.sources(),
+            ),
+            lambda: {"the log's files": key_of(log_sources(logs, given.logs, dates, history.sources()))},
+            unkeyed=("dates", "known"),
+            source=logs,
+        ),
+        Step(
+            CLICK_MODEL_STAGE,
+            lambda: call(click_model, given.click.only("model"), bots, through=clicks_through()),
+            lambda: history.learned_from("impressions", "timestamp", clicks_through()),
+            unkeyed=("through",),
+        ),
+        Step(EVIDENCE, call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots)),
+        Step(LOG_QUERIES_STAGE, call(log_queries)),
+        Step(
+            FIT_PLANNER,
+            lambda: call(fit_planner, through=history.through()),
+            lambda: history.learned_from("click_evidence", "date", history.through()),
+            unkeyed=("through",),
+            wanted=planner.LEARNS,
+        ),
+        Step(
+            PLAN_QUERIES,
+            lambda: call(plan_queries, planner=planner.planner(history.learned("planner_terms"), given.cache)),
+        ),
+        Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"))),
+        Step(
+            RELEVANCE,
+            lambda: call(relevance, given.relevance, ranker=tools.ranker(given, history.through()), seed=seed),
+        ),
+        Step(
+            PAIRS_STAGE,
+            lambda: call(_pairs, hop, given.associate.only("max_per_query"), history.past()),
+        ),
+        Step(
+            VERIFY,
+            call(verify, mining.only("verify_share"), judge_for=judges, seed=seed),
+            wanted=verifies,
+        ),
+        Step(
+            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_refuted(mining))),
+            call(
+                mined_triplets,
+                mining.only("text_characters", "median_share", "small_share"),
+                validation_share=given.split.validation_share,
+                seed=seed,
+            ),
+        ),
+        Step(TEST_SET, call(test_set, replace(hop, before=NEVER), test_from=mining.test_from, most=mining.test_pool)),
+    ]
+
+
+def _refuted(settings: MiningSettings) -> tuple[str, ...]:
+    """The table of verdicts where a refuted positive is to make no triplet."""
+    return VERIFY.writes[:1] if settings.verify_share and not settings.keep_refuted else ()
+
+
+def _history(run: Run, settings: Settings) -> History:
+    return History(
+        run,
+        refresh_days=settings.planner.refresh_days,
+        late_days=settings.logs.late_days,
+        test_from=settings.mining.test_from,
+        asked=lambda: asked_to_learn(run),
     )
 
 
-def _through(run: Run, settings: Settings) -> date | None:
-    """The last day from which planner and click model learn; never one of the test period."""
-    days = [date.fromisoformat(day) for day in run.tables("impressions").by_day("impressions", "timestamp")]
-    test_from = settings.mining.test_from
-    days = [day for day in days if test_from is None or day < test_from]
-    if not days:
-        return None
-    refresh_days, late_days = settings.planner.refresh_days, settings.logs.late_days
-    return settled(days[0], days[-1], refresh_days=refresh_days, late_days=late_days, asked=asked_to_learn(run))
-
-
-def _settled_days(run: Run, table: str, column: str, through: date | None) -> str:
-    return key_of(until(digests(run.tables(table).by_day(table, column)), through))
-
-
-def _settings_of(run: Run, stage: Stage) -> dict[str, Any]:
-    """What decided a complete stage's rows besides what it read: where this changes, rows may have gone."""
-    manifest = run.manifest(stage)
-    return manifest.settings if manifest else {}
+def _pairs(tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, past: Past) -> None:
+    mined_pairs(tables, output, hop, most=lending.max_per_query, contains=past.contains)
 
 
 def _dates(first: date | None, last: date | None) -> list[date] | None:
@@ -220,13 +189,3 @@ def _dates(first: date | None, last: date | None) -> list[date] | None:
     if first is None or last is None or last < first:
         raise SettingsError(f"name a first and a last day, the first not after the last (got {first} and {last})")
     return [first + timedelta(number) for number in range((last - first).days + 1)]
-
-
-def finish(run: Run, settings: Settings) -> None:
-    """Write what lies beside the tables: the funnel, the views for DuckDB, the dataset card and the report."""
-    write_funnel(run)
-    run.store.write("views.sql", views_sql(run).encode())
-    text = mined_card(run, settings)
-    run.store.write("README.md", text.encode())
-    create_markdown_artifact(text, key="mined-dataset-card", description=run.store.url)
-    publish_report(run, settings)

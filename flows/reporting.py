@@ -1,13 +1,16 @@
 """Who is told how a flow goes on: the terminal, or a worker's log."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-from pipeline.artifacts import Manifest
+    from darklode.pipeline.base.artifacts import Manifest
 
 
 class Reporter(Protocol):
@@ -46,6 +49,42 @@ class Silent:
 
     def say(self, sentence: str) -> None:
         """Say nothing."""
+
+
+class Once:
+    """Passes on what is new: a stage that stands, a sentence or a table is not reported again."""
+
+    def __init__(self, to: Reporter) -> None:
+        self._to = to
+        self._seen: set[tuple[str, str]] = set()
+
+    def start(self, stage: str, reason: str) -> None:
+        """See `Reporter`."""
+        self._to.start(stage, reason)
+
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
+        """See `Reporter`."""
+        self._to.progress(stage, done, total, note)
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        """See `Reporter`."""
+        if redone or self._new("stage", stage):
+            self._to.finish(stage, manifest, redone)
+
+    def table(self, title: str, rows: pa.Table) -> None:
+        """See `Reporter`."""
+        if self._new("table", title):
+            self._to.table(title, rows)
+
+    def say(self, sentence: str) -> None:
+        """See `Reporter`."""
+        if self._new("sentence", sentence):
+            self._to.say(sentence)
+
+    def _new(self, kind: str, what: str) -> bool:
+        known = (kind, what) in self._seen
+        self._seen.add((kind, what))
+        return not known
 
 
 _current: ContextVar[Reporter] = ContextVar("reporter", default=Silent())  # noqa: B039 (it holds no state)

@@ -1,7 +1,21 @@
-"""Runs that a command is given, and what it says where there is none."""
+"""Runs: the one that a command is given, and what each is made from, kept beside its tables."""
 
-from pipeline.artifacts import Run
-from pipeline.errors import ArtifactError
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+
+if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
+    from darklode.schemas.settings import Settings
+
+INPUTS, SETTINGS = "inputs.json", "settings.yaml"
 
 
 def existing(url: str) -> Run:
@@ -19,3 +33,88 @@ def existing(url: str) -> Run:
 def no_run(run: Run) -> ArtifactError:
     """What to raise where a folder holds no run."""
     return ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a run was last made from.
+
+    Attributes:
+        inputs: paths as the user named them, by what lies there: `docs`, and `queries` or `logs`.
+        settings: in force.
+    """
+
+    inputs: Mapping[str, str]
+    settings: Settings
+
+    @property
+    def mined(self) -> bool:
+        """Whether the run is made from a search log."""
+        return "logs" in self.inputs
+
+    def changed(self, values: Mapping[str, Any]) -> Settings:
+        """The settings with others in their places, given as nested sections.
+
+        Raises:
+            SettingsError: as for `load_settings`.
+        """
+        from darklode.flows.config import resolve
+        from darklode.schemas.keys import merge
+
+        return resolve(merge(self.settings.model_dump(mode="json"), values))
+
+
+def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
+    """Note what the run is made from.
+
+    Args:
+        run: a run, or a folder for one.
+        inputs: as in `Recorded`.
+        settings: in force.
+
+    Raises:
+        ArtifactError: the folder holds a run of the other kind.
+    """
+    before = noted(run)
+    if before and ("logs" in before) != ("logs" in inputs):
+        held = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
+        raise ArtifactError(f"{run.store.url} holds {held}; choose another --out")
+    chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    run.store.write(SETTINGS, chosen.encode())
+    note(run, inputs)
+
+
+def recorded(run: Run) -> Recorded:
+    """What a run was last made from.
+
+    Raises:
+        ArtifactError: the folder holds no run.
+    """
+    from darklode.flows.config import recorded_settings
+
+    inputs, settings = noted(run), run.store.read(SETTINGS)
+    if not inputs or settings is None:
+        raise no_run(run)
+    return Recorded(inputs, recorded_settings(settings))
+
+
+def benchmark(run: Run) -> Recorded:
+    """What a benchmark was last made from.
+
+    Raises:
+        ArtifactError: the folder holds no run, or one that is mined from a log.
+    """
+    found = recorded(run)
+    if found.mined:
+        raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`, and no benchmark")
+    return found
+
+
+def noted(run: Run) -> dict[str, Any]:
+    """What is noted of a run's making; empty where nothing is."""
+    return dict(json.loads(run.store.read(INPUTS) or b"{}"))
+
+
+def note(run: Run, facts: Mapping[str, Any]) -> None:
+    """Note something more of a run's making."""
+    run.store.write(INPUTS, json.dumps({**noted(run), **facts}, indent=1).encode())

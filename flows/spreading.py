@@ -7,17 +7,16 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.task_runners import TaskRunner
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.spread import Pieces, Shard, Spread, here, park, parked
+from darklode.schemas.settings import RunnerSettings
 
-from pipeline.artifacts import Run
-from pipeline.errors import MissingPart
-from pipeline.spread import Pieces, Shard, Spread, here, park, parked
-from schemas.settings import RunnerSettings
+if TYPE_CHECKING:
+    from prefect.task_runners import TaskRunner
 
 T = TypeVar("T", bound=Shard)
 
@@ -70,12 +69,14 @@ class OnRay:
             yield parked(Run(self._root).store, shard.place, _count(shard, future))
 
     def _submit(self, work: Callable[[T], Pieces], shard: T) -> Any:
-        named = run_shard.with_options(task_run_name=shard.name)
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        of_shard = task(name="shard", task_run_name=shard.name, cache_policy=NO_CACHE, persist_result=False)
         with import_module("prefect_ray.context").remote_options(**self._resources):
-            return self._runner.submit(named, {"work": work, "shard": shard, "root": self._root})
+            return self._runner.submit(of_shard(run_shard), {"work": work, "shard": shard, "root": self._root})
 
 
-@task(name="shard", cache_policy=NO_CACHE, persist_result=False)
 def run_shard(work: Callable[[T], Pieces], shard: T, root: str) -> int:
     """Work on a shard wherever this runs, and leave its result below the root; returns the number of pieces."""
     return park(Run(root).store, shard.place, work(shard))

@@ -1,89 +1,94 @@
 """validate-benchmark: hold a run's judge against the people who reviewed a sample, and decide on its release."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from prefect import flow
-from prefect.client.schemas.objects import State
-from prefect.states import Completed
-
-from flows.build_benchmark import finish, plain, record, recorded
-from flows.config import merge, resolve
-from flows.sampling import sample_step
-from flows.steps import Step, run_step
-from pipeline import validated
-from pipeline.artifacts import Output, Run, Tables
-from pipeline.calibration import fitted_thresholds
-from pipeline.corpora import tenants
-from pipeline.errors import ArtifactError
-from pipeline.validation import (
-    GATE,
-    REVIEWS_STAGE,
-    VALIDATE,
-    answers_fingerprint,
-    demand,
-    gate,
-    validate,
-    write_reviews,
-)
-from pipeline.views import all_tables
-from schemas.settings import Settings
+from darklode.flows import build_benchmark
+from darklode.flows.runs import benchmark, record
+from darklode.flows.steps import finish, run_step
+from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
+from darklode.pipeline.base.corpora import tenants
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.judge.calibration import fitted_thresholds
+from darklode.pipeline.validate.gate import GATE, demand, gate, outcome, release
+from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
+from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
+from darklode.pipeline.validate.stage import VALIDATE, validate
+from darklode.schemas.settings import Settings, ValidationSettings
 
 
-@flow(name="validate-benchmark", persist_result=False)
-def validate_benchmark(out: str, settings: dict[str, Any] | None = None) -> State[None]:
+def validate_benchmark(out: str, settings: dict[str, Any] | None = None) -> str:
     """Compare the judge with people, redo the run's card, and fail where the judge falls short of what is asked.
 
     Args:
         out: the run's folder or s3:// prefix.
         settings: what differs from the run's own settings, in the sections validation, review and seed.
+
+    Returns:
+        What `decide` says.
     """
     run = Run(out)
     with run.lock():
-        docs, queries, before = recorded(run)
-        chosen = resolve(merge(before.model_dump(mode="json"), settings or {}))
-        for step in validation_steps(run, chosen):
+        made = benchmark(run)
+        chosen = made.changed(settings or {})
+        for step in steps(run, chosen):
             run_step(run, step)
-        record(run, docs, queries, chosen)
-        finish(run, chosen)
-    return Completed(message=decide(run))
+        record(run, made.inputs, chosen)
+        finish(run, chosen, build_benchmark.steps(made.inputs["docs"], made.inputs["queries"], chosen))
+    return decide(run)
 
 
-def validation_steps(run: Run, settings: Settings) -> list[Step]:
+def steps(run: Run, settings: Settings) -> list[Step]:
     """The stages, in data order."""
-    wanted = settings.validation
+    judge, seed = settings.judge, settings.seed
+    # A majority compares no probability with a threshold.
+    threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
+    sampling = REVIEW_SAMPLE_STAGE
+    if judge.depth == "adaptive":
+        sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
+    validating = replace(VALIDATE, reads=(*VALIDATE.reads, "calibration")) if judge.threshold == "fitted" else VALIDATE
     return [
-        sample_step(settings),
+        Step(sampling, call(review_sample, settings.review, seed=seed)),
         Step(
             REVIEWS_STAGE,
-            {},
-            lambda _, output: write_reviews(run.store, output),
+            call(write_reviews),
             lambda: {"the reviewers' answers": answers_fingerprint(run.store)},
+            source=run.store,
         ),
-        _validate_step(settings),
-        Step(GATE, plain(wanted, leave="bootstrap"), lambda tables, output: gate(tables, output, wanted)),
+        Step(validating, call(_validate, settings.validation.only("bootstrap"), threshold=threshold, seed=seed)),
+        Step(GATE, call(gate, settings.validation.but("bootstrap"))),
     ]
 
 
-def _validate_step(settings: Settings) -> Step:
-    judge, wanted, seed = settings.judge, settings.validation, settings.seed
-    fitted = judge.threshold == "fitted"
-    none = bool(judge.panel) and judge.vote == "majority"
+def draw_sample(run: Run, settings: Settings) -> None:
+    """Draw the sample of a run unless it stands, without a flow around it: the first of the stages.
 
-    def thresholds(tables: Tables) -> Mapping[str, float]:
-        if none:
-            return {}
-        return fitted_thresholds(tables) if fitted else dict.fromkeys(tenants(tables, "pool"), judge.cut)
+    Raises:
+        ArtifactError: the run has no verdicts yet, or another process is writing to it.
+    """
+    step = steps(run, settings)[0]
+    with run.lock():
+        plan = step.plan(run)
+        if not plan.stands:
+            run.execute(plan, step.work)
 
-    def work(tables: Tables, output: Output) -> None:
-        validate(tables, output, wanted, thresholds=thresholds(tables), seed=seed)
 
-    return Step(
-        replace(VALIDATE, reads=(*VALIDATE.reads, "calibration")) if fitted else VALIDATE,
-        {"bootstrap": wanted.bootstrap, "seed": seed, "threshold": None if none else judge.threshold},
-        work,
-    )
+def _validate(
+    tables: Tables,
+    output: Output,
+    wanted: ValidationSettings,
+    *,
+    threshold: float | Literal["fitted"] | None,
+    seed: int,
+) -> None:
+    if threshold is None:
+        thresholds = {}
+    elif threshold == "fitted":
+        thresholds = fitted_thresholds(tables)
+    else:
+        thresholds = dict.fromkeys(tenants(tables, "pool"), threshold)
+    validate(tables, output, wanted, thresholds=thresholds, seed=seed)
 
 
 def decide(run: Run) -> str:
@@ -94,8 +99,8 @@ def decide(run: Run) -> str:
         ArtifactError: nothing is labelled, and nothing was asked.
     """
     tables = all_tables(run)
-    rows = validated.release(tables)
-    if validated.outcome(rows) == "not asked":
+    rows = release(tables)
+    if outcome(rows) == "not asked":
         _demand_labels(run, tables)
         return "Nothing was asked for: --min-kappa, --max-null-rate and --min-recall decide on a release."
     demand(rows, run.store.url)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
 
 IMPRESSIONS = Table(
     "impressions",

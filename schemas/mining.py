@@ -5,7 +5,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.section import Section, Share
+from darklode.schemas.kinds import KindSection
+from darklode.schemas.section import Section, Share
 
 
 class LogColumns(Section):
@@ -82,32 +83,13 @@ class RelevanceSettings(Section):
         return self
 
 
-class PlannerSettings(Section):
-    """Who says how important a query's terms are."""
+class PlannerSettings(KindSection):
+    """Who says how important a query's terms are; each kind has keys of its own."""
 
-    kind: Literal["log", "llm", "table"] = Field(
-        "log", description="log: learned from documents and log; llm: a language model; table: your own"
-    )
+    kind: str = Field("log", description="who plans; each kind has keys of its own")
     refresh_days: int = Field(
         7, ge=0, description="learn anew every so many days of the log; 0: only with --refresh (click models, too)"
     )
-    table: str | None = Field(
-        None, description="table: CSV or Parquet file: term, importance; tenant or query optional"
-    )
-    model: str = Field("", description="llm: its name at the server")
-    base_url: str = Field("", description="llm: OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
-    key_env: str = Field("", description="llm: environment variable with the server's key; empty: none is sent")
-    max_in_flight: int = Field(64, gt=0, description="llm: most calls under way at once")
-    timeout: float = Field(60, gt=0, description="llm: seconds until a call counts as failed")
-    give_up_after: float = Field(600, gt=0, description="llm: seconds of failing until the run stops")
-
-    @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
-        if self.kind == "llm" and not (self.model and self.base_url):
-            raise ValueError("kind llm needs planner.model and planner.base_url")
-        if self.kind == "table" and not self.table:
-            raise ValueError("kind table needs planner.table, a CSV or Parquet file")
-        return self
 
 
 class AssociateSettings(Section):

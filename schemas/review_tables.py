@@ -2,7 +2,16 @@
 
 import pyarrow as pa
 
-from schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.table import (
+    CHUNK_ID,
+    CROSS_VALIDATED_KAPPA,
+    FITTED_KAPPA,
+    QUERY_ID,
+    STRINGS,
+    TENANT,
+    Table,
+    field,
+)
 
 REVIEW_SAMPLE = Table(
     "review_sample",
@@ -116,13 +125,8 @@ VALIDATION = Table(
                 f"the threshold of the highest kappa over the run; null for a retriever, and {_UNKNOWN}",
                 null=True,
             ),
-            field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True),
-            field(
-                "cross_validated_kappa",
-                pa.float64(),
-                "kappa where each query's threshold is fitted on others",
-                null=True,
-            ),
+            FITTED_KAPPA,
+            CROSS_VALIDATED_KAPPA,
         ]
     ),
 )

@@ -1,11 +1,14 @@
-"""Every setting, its default and its bounds. Where a default is a paper's, the description says so."""
+"""Every setting, its default and its bounds. Where a default is a paper's, the description says so.
+
+What a judge, an encoder or a planner of one kind has beside the keys here is declared by that kind, in its own file.
+"""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from schemas.address import holds_secret, host_and_path
-from schemas.mining import (
+from darklode.schemas.kinds import Group, KindSection, OfKind
+from darklode.schemas.mining import (
     AssociateSettings,
     ClickSettings,
     LogSettings,
@@ -13,7 +16,12 @@ from schemas.mining import (
     PlannerSettings,
     RelevanceSettings,
 )
-from schemas.section import Section, Share
+from darklode.schemas.section import Bound, NoRow, Section, Share
+
+JUDGES = Group("judges", "darklode.pipeline.judge.kinds")
+ENCODERS = Group("encoders", "darklode.pipeline.retrieve.encoders.kinds")
+RETRIEVERS = Group("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
+PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
 
 
 class DocumentColumns(Section):
@@ -61,7 +69,7 @@ class IngestSettings(Section):
     queries: QuerySource = QuerySource()
     tenant: str = Field("default", min_length=1, description="tenant of every row that does not name its own")
     max_row_bytes: int = Field(16_000_000, gt=0, description="a longer line, row or file is rejected, not read")
-    max_reject_share: Share = Field(
+    max_reject_share: Bound[Share] = Field(
         0.2, description="fail when a larger share of the rows cannot be read: a wrong mapping, not a small dataset"
     )
 
@@ -122,45 +130,32 @@ class PoolSettings(Section):
         return self
 
 
-class SentenceTransformersEncoder(Section):
-    """A sentence-transformers model on this machine's GPU or CPU."""
+class EncoderSettings(KindSection):
+    """What turns texts into vectors; each kind has keys of its own."""
 
-    kind: Literal["sentence_transformers"] = Field(description="a model that runs here")
+    kind: str = Field(description="how it is run; each kind has keys of its own")
+    model: str = Field(min_length=1, description="the model's name")
+
+    def price(self) -> float:
+        """What a million tokens cost; 0 for a model of one's own."""
+        return 0.0
+
+
+class RetrieverSettings(KindSection):
+    """Who finds chunks; each kind has keys of its own."""
+
+    kind: str = Field(description="how it searches; each kind has keys of its own")
+
+
+class LocalModel(Section):
+    """A sentence-transformers model that runs on this machine."""
+
     model: str = Field(min_length=1, description="name on the model hub, or a local folder")
     revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
-    query_prompt: str = Field("", description="text put before every query")
-    document_prompt: str = Field("", description="text put before every chunk")
     max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
-    dimensions: int | None = Field(None, gt=0, description="keep the first so many (Matryoshka models); null: all")
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")
-    device: str = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: int = Field(32, gt=0, description="texts per forward pass")
-
-
-class OpenAIEncoder(Section):
-    """An OpenAI-compatible embeddings endpoint; the key comes from the environment."""
-
-    kind: Literal["openai"] = Field(description="a model behind an endpoint")
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-    base_url: str = Field("https://api.openai.com/v1", description="without user name, password or key")
-    key_env: str = Field("OPENAI_API_KEY", description="environment variable with the key; empty: none is sent")
-    dimensions: int | None = Field(None, gt=0, description="asked of the endpoint; null: the model's own")
-    query_prompt: str = Field("", description="text put before every query")
-    document_prompt: str = Field("", description="text put before every chunk")
-    query_parameters: dict[str, JsonValue] = Field({}, description="sent with queries, such as input_type")
-    document_parameters: dict[str, JsonValue] = Field({}, description="sent with chunks, such as input_type")
-    max_tokens: int = Field(8192, gt=0, description="longer texts are cut to it (by a careful estimate)")
-    batch_texts: int = Field(256, gt=0, description="most texts per request")
-    batch_tokens: int = Field(100_000, gt=0, description="most tokens per request (estimated)")
-    in_flight: int = Field(8, gt=0, description="most requests under way at once")
-    requests_per_minute: int | None = Field(None, gt=0, description="rate limit; null: none")
-    timeout: float = Field(60, gt=0, description="seconds until a request counts as failed")
-    give_up_after: float = Field(600, gt=0, description="seconds of failing until the run stops")
-    price_per_million: float = Field(0, ge=0, description="price of a million tokens, for the cost shown")
-    spending_limit: float | None = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
-
-
-EncoderSettings = Annotated[SentenceTransformersEncoder | OpenAIEncoder, Field(discriminator="kind")]
+    device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
+    batch_size: NoRow[int] = Field(32, gt=0, description="texts per forward pass")
 
 
 class Bm25Settings(Section):
@@ -177,86 +172,65 @@ class Bm25Settings(Section):
 class VectorSettings(Section):
     """Exact search over cached vectors."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: the GPU where there is one")
-    memory_mb: int = Field(1024, gt=0, description="most host memory for vectors and scores")
-    gpu_memory_mb: int = Field(8192, gt=0, description="most GPU memory for vectors and scores")
+    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field("auto", description="auto: the GPU where there is one")
+    memory_mb: NoRow[int] = Field(1024, gt=0, description="most host memory for vectors and scores")
+    gpu_memory_mb: NoRow[int] = Field(8192, gt=0, description="most GPU memory for vectors and scores")
     index: Literal["exact", "hnsw", "ivf"] = Field("exact", description="hnsw and ivf are approximate (faiss)")
 
 
 class CacheSettings(Section):
     """Where vectors are kept across runs."""
 
-    root: str | None = Field(None, description="folder or s3:// prefix of the embedding cache; null: the user's cache")
+    root: NoRow[str | None] = Field(
+        None, description="folder or s3:// prefix of the embedding cache; null: the user's cache"
+    )
     dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
 
 
-class MemberSettings(Section):
-    """One judge, and what it may cost."""
+class MemberSettings(KindSection):
+    """One judge; each kind has keys of its own."""
 
-    kind: Literal["llm", "cross_encoder", "embedded"] = Field(
-        "embedded", description="a language model, a cross-encoder, or embedded: a label-free scorer, weak, and no LLM"
-    )
+    kind: str = Field("embedded", description="who judges; each kind has keys of its own")
     threshold: Share | Literal["fitted"] = Field(
         0.5, description="relevant from this probability on; fitted: from the one that agrees best with judge.human"
     )
-    model: str = Field("", description="llm: its name at the server; cross_encoder: name on the hub, or a local folder")
-    revision: str | None = Field(
-        None, description="of the model: commit or tag on the hub; llm: your name for the served weights"
-    )
-    base_url: tuple[str, ...] = Field(
-        (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
-    )
-    key_env: str = Field("", description="environment variable with the server's key; empty: none is sent")
-    prompt: str = Field("binary", description="binary, graded, or a folder like those of prompts/judge")
-    mode: Literal["auto", "choice", "json", "text"] = Field(
-        "auto", description="how labels are asked for; auto: the first that the server obeys"
-    )
-    rationale: bool = Field(False, description="ask for a reason before the label: JSON, and many more tokens")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
-    )
-    max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
-    attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
-    max_in_flight: int = Field(256, gt=0, description="most calls under way at once; fewer where the server wants it")
-    timeout: float = Field(120, gt=0, description="seconds until a call counts as failed")
-    give_up_after: float = Field(600, gt=0, description="seconds of failing until the run stops")
-    prompt_price_per_million: float = Field(0, ge=0, description="price of a million prompt tokens, for cost and limit")
-    completion_price_per_million: float = Field(0, ge=0, description="price of a million completion tokens")
-    spending_limit: float | None = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
-    token_limit: int | None = Field(None, ge=0, description="stop before more tokens are used; null: no limit")
-    device: str = Field("auto", description="cross_encoder: auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: int = Field(32, gt=0, description="cross_encoder: pairs per forward pass")
-    max_tokens: int | None = Field(None, gt=0, description="cross_encoder: longer pairs are cut; null: the model's own")
-
-    @field_validator("base_url", mode="before")
-    @classmethod
-    def _split_at_commas(cls, given: object) -> object:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
-
-    @field_validator("base_url")
-    @classmethod
-    def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        for url in urls:
-            if holds_secret(url):
-                raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
-            if host_and_path(url) is None:
-                raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
-        return urls
-
-    @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
-        if self.kind != "embedded" and not self.model:
-            raise ValueError(f"kind {self.kind} needs judge.model, the name of the model")
-        if self.kind == "llm" and not self.base_url:
-            raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
-        if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
-            raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
-        return self
 
     @property
     def cut(self) -> float:
         """The threshold as a number: 0.5 where it is yet to be fitted."""
         return 0.5 if self.threshold == "fitted" else self.threshold
+
+    def prices(self) -> tuple[float, float]:
+        """What a million prompt tokens cost, and a million completion tokens; 0 for a judge of one's own."""
+        return 0.0, 0.0
+
+    def grades(self) -> dict[int, str]:
+        """What each grade of a relevant chunk is called; empty where the judge gives none."""
+        return {}
+
+
+class ChatServer(Section):
+    """How a language model behind an OpenAI-compatible server is called, and what it may cost."""
+
+    model: str = Field("", description="its name at the server")
+    key_env: NoRow[str] = Field("", description="environment variable with the server's key; empty: none is sent")
+    timeout: NoRow[float] = Field(120, gt=0, description="seconds until a call counts as failed")
+    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
+    max_in_flight: NoRow[int] = Field(
+        256, gt=0, description="most calls under way at once; fewer where the server wants it"
+    )
+    prompt_price_per_million: NoRow[float] = Field(
+        0, ge=0, description="price of a million prompt tokens, for cost and limit"
+    )
+    completion_price_per_million: NoRow[float] = Field(0, ge=0, description="price of a million completion tokens")
+    spending_limit: NoRow[float | None] = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
+    token_limit: NoRow[int | None] = Field(None, ge=0, description="stop before more tokens are used; null: no limit")
+
+    @model_validator(mode="after")
+    def _limits_what_costs(self) -> Self:
+        if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
+            raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
+        return self
 
 
 class JudgeSettings(MemberSettings):
@@ -267,12 +241,11 @@ class JudgeSettings(MemberSettings):
     )
     recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
     random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
-    human: str | None = Field(
+    human: NoRow[str | None] = Field(
         None, min_length=1, description="CSV of human labels: query_id, chunk_id, relevance, and tenant where needed"
     )
-    panel: tuple[MemberSettings, ...] = Field(
-        (),
-        description="further judges of the same pairs: a list of sections like this one, without the last seven keys",
+    panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(
+        (), description="further judges of the same pairs: a list of sections with kind, threshold and the kind's keys"
     )
     vote: Literal["majority", "mean"] = Field(
         "majority", description="of a panel: most labels, or the weighted mean probability against the threshold"
@@ -328,7 +301,9 @@ class ReviewSettings(Section):
     query_share: float = Field(0.1, gt=0, le=1, description="share of the queries (DevRev-Search, 3.3: 10 %)")
     pairs: int = Field(400, ge=0, description="most pairs of these queries, over all strata; 0: all of them")
     shared: Share = Field(0.2, description="share of them that every reviewer labels; any other one labels the rest")
-    show_judge: bool = Field(False, description="show reviewers what the judge said: quicker, and no longer blind")
+    show_judge: NoRow[bool] = Field(
+        False, description="show reviewers what the judge said: quicker, and no longer blind"
+    )
 
 
 class ValidationSettings(Section):
@@ -365,12 +340,17 @@ class Settings(Section):
     ingest: IngestSettings = IngestSettings()
     clean: CleanSettings = CleanSettings()
     chunk: ChunkSettings = ChunkSettings()
-    encoders: dict[str, EncoderSettings] = Field({}, description="named encoders; pool.retrievers may name them")
+    encoders: dict[str, Annotated[EncoderSettings, OfKind(ENCODERS, EncoderSettings)]] = Field(
+        {}, description="named encoders; pool.retrievers may name them"
+    )
+    retrievers: dict[str, Annotated[RetrieverSettings, OfKind(RETRIEVERS, RetrieverSettings)]] = Field(
+        {}, description="named retrievers, for kinds with keys; pool.retrievers may name them"
+    )
     bm25: Bm25Settings = Bm25Settings()
     vectors: VectorSettings = VectorSettings()
     cache: CacheSettings = CacheSettings()
     pool: PoolSettings = PoolSettings()
-    judge: JudgeSettings = JudgeSettings()
+    judge: Annotated[JudgeSettings, OfKind(JUDGES, JudgeSettings)] = Field(JudgeSettings(), validate_default=True)
     labels: LabelSettings = LabelSettings()
     split: SplitSettings = SplitSettings()
     triplets: TripletSettings = TripletSettings()
@@ -378,7 +358,9 @@ class Settings(Section):
     logs: LogSettings = LogSettings()
     click: ClickSettings = ClickSettings()
     relevance: RelevanceSettings = RelevanceSettings()
-    planner: PlannerSettings = PlannerSettings()
+    planner: Annotated[PlannerSettings, OfKind(PLANNERS, PlannerSettings)] = Field(
+        PlannerSettings(), validate_default=True
+    )
     associate: AssociateSettings = AssociateSettings()
     mining: MiningSettings = MiningSettings()
     review: ReviewSettings = ReviewSettings()

@@ -52,3 +52,8 @@ def _as_array(values: object, kind: pa.DataType, length: int) -> pa.Array | pa.C
 TENANT = field("tenant", pa.string(), "who owns the row; tenants never meet")
 QUERY_ID = field("query_id", pa.string(), "the query, unique within its tenant")
 CHUNK_ID = field("chunk_id", pa.string(), "the chunk, unique within its tenant")
+
+FITTED_KAPPA = field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True)
+CROSS_VALIDATED_KAPPA = field(
+    "cross_validated_kappa", pa.float64(), "kappa where each query's threshold is fitted on others", null=True
+)

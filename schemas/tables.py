@@ -6,9 +6,18 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 
 import pyarrow as pa
 
-from schemas.mined_tables import MINED_TABLES
-from schemas.review_tables import REVIEW_TABLES
-from schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.mined_tables import MINED_TABLES
+from darklode.schemas.review_tables import REVIEW_TABLES
+from darklode.schemas.table import (
+    CHUNK_ID,
+    CROSS_VALIDATED_KAPPA,
+    FITTED_KAPPA,
+    QUERY_ID,
+    STRINGS,
+    TENANT,
+    Table,
+    field,
+)
 
 DOCUMENTS = Table(
     "documents",
@@ -204,13 +213,8 @@ CALIBRATION = Table(
                 f"the threshold of the highest kappa; {_FITTED}, or none beats chance",
                 null=True,
             ),
-            field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True),
-            field(
-                "cross_validated_kappa",
-                pa.float64(),
-                "kappa where each query's threshold is fitted on others",
-                null=True,
-            ),
+            FITTED_KAPPA,
+            CROSS_VALIDATED_KAPPA,
         ]
     ),
 )

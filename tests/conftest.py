@@ -1,45 +1,28 @@
-"""What all tests share: builders of small runs."""
+"""Fixtures of all tests."""
 
-from collections.abc import Callable
+import os
+import tempfile
 from pathlib import Path
 
-import pyarrow as pa
+import hypothesis
 import pytest
 
-from pipeline.artifacts import Manifest, Output, Run, Stage, Tables
-from schemas.tables import TABLES
+from darklode.pipeline.base.artifacts import Run
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-SHARED = REPOSITORY.parent / "shared"
-SAMPLE = REPOSITORY / "data" / "sample"
+PREFECT_HOME = tempfile.TemporaryDirectory(prefix="darklode-prefect-")
+os.environ |= {  # before anything imports Prefect: flows in this process never meet the user's own profile
+    "PREFECT_HOME": PREFECT_HOME.name,
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "DO_NOT_TRACK": "1",
+}
 
-Work = Callable[[Tables, Output], None]
+hypothesis.settings.register_profile("darklode", deadline=None)  # a busy machine is no mistake of the code
+hypothesis.settings.load_profile("darklode")
 
-
-def put(run: Run, table: str, rows: pa.Table) -> None:
-    """Give a run a finished table, as if a stage had written it."""
-    stage = Stage(f"given_{table}", 1, (), (table,))
-    run.execute(run.plan(stage, {}), lambda _tables, output: output.write(table, rows))
-
-
-def execute(run: Run, stage: Stage, work: Work) -> Manifest:
-    """Run one stage's work on a run's tables."""
-    return run.execute(run.plan(stage, {}), work)
-
-
-def read(run: Run, table: str) -> list[dict[str, object]]:
-    """A table's rows, in the order written."""
-    rows: list[dict[str, object]] = run.tables(table).read(table).to_pylist()
-    return rows
+pytest_plugins = ["helpers.browser", "helpers.flow_fixtures", "helpers.s3_bucket"]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(str(tmp_path / "run"))
-
-
-def documents(**columns: list[str]) -> pa.Table:
-    """Rows of `documents` from doc_id and text, the rest filled in."""
-    length = len(columns["doc_id"])
-    filled = {"tenant": ["default"] * length, "source": ["test"] * length, "content_hash": columns["text"]}
-    return TABLES["documents"].rows(filled | columns)

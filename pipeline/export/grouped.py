@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import duckdb
 
-from pipeline.errors import ExportError
-from pipeline.export.writing import any_row
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.writing import any_row
 
 BLOCK = 1 << 27
 """Bytes of text that are grouped at a time: DuckDB holds an aggregate's lists in memory."""

@@ -2,12 +2,10 @@
 
 import duckdb
 
-from pipeline.artifacts import Run, Tables
-from pipeline.errors import ExportError
-from pipeline.export.writing import require
-
-WITHHOLDABLE = ("beir", "trec", "mteb", "msmarco")
-"""The formats that hold labels of the test split."""
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.writing import require
 
 _HIDDEN = ("qrels", "rankings")  # rankings too: they name what was pooled, and every positive is of the pool
 
@@ -36,20 +34,20 @@ class SplitTables(Tables):
         connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {rows}')
 
 
-def public_and_withheld(run: Run, format: str, names: tuple[str, ...]) -> tuple[Tables, Tables]:
+def public_and_withheld(run: Run, format: str, kind: Format) -> tuple[Tables, Tables]:
     """The tables of which to make the folder to publish, and those for the folder to keep.
 
     Args:
         run: a run that has the tables.
-        format: one of `WITHHOLDABLE`.
-        names: the tables that the format is made of.
+        format: the format's name.
+        kind: what it is made of.
 
     Raises:
         ExportError: the format has no labels of the test split, or one of the two folders would have no positive.
     """
-    if format not in WITHHOLDABLE:
-        whose = ", ".join(WITHHOLDABLE)
-        raise ExportError(f"{format} holds no labels of the test split ({whose} do); leave --withhold-test out")
+    if not kind.test_labels:
+        raise ExportError(f"{format} holds no labels of the test split; leave --withhold-test out")
+    names = kind.tables
     public, withheld = SplitTables(run, names, test=False), SplitTables(run, names, test=True)
     for tables, where in ((public, "outside its test split, to publish"), (withheld, "in its test split, to withhold")):
         require(tables, "qrels", "relevance > 0", f"the run has no positive {where}; leave --withhold-test out")

@@ -1,7 +1,10 @@
-"""What the formats share: streamed files, and the refusal of a run that has nothing for them."""
+"""What the formats share: streamed files, ids and texts that every reader takes whole, and the folder's README.md.
+
+A run that has nothing for a format is refused here, too.
+"""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -10,9 +13,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts import Tables
-from pipeline.errors import ExportError
-from pipeline.views import literal
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.card import Files, with_front_matter
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.views import literal
 
 JSON_LINES: Final = "FORMAT json"
 TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
@@ -98,3 +102,81 @@ def require_negatives(tables: Tables) -> None:
     """
     lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
     require(tables, "triplets", "len(negatives) > 0", lack)
+
+
+# All that str.split() splits at, the quote that csv readers swallow, and the escape itself.
+_UNSAFE = r"[\p{Cc}\p{Z}\x22%]"
+
+_SAFE_ID = f"""
+    CREATE TEMP MACRO safe_id(id) AS CASE
+        WHEN NOT regexp_matches(id, '{_UNSAFE}') THEN id
+        ELSE array_to_string(list_transform(
+            string_split(id, ''), lambda c: CASE WHEN regexp_matches(c, '{_UNSAFE}') THEN url_encode(c) ELSE c END), '')
+    END
+"""
+
+_ONE_LINE = r"CREATE TEMP MACRO one_line(text) AS trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))"
+
+LABELLED = """
+    SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
+    SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
+"""
+"""The ids of a benchmark."""
+
+TRAINED = """
+    SELECT DISTINCT 'query' AS kind, tenant, query_id AS id FROM triplets UNION ALL
+    SELECT DISTINCT 'passage' AS kind, tenant, unnest([positive_id] || negative_ids) AS id FROM triplets
+"""
+"""The ids of triplets, whatever their passages are: chunks or documents."""
+
+_MAP = """
+    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ids
+    WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
+"""
+
+
+def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> None:
+    """Define the SQL macros `safe_id(id)`, `exported(tenant, id)` and `one_line(text)`, and the view `ids`.
+
+    The view has the columns kind, tenant and id.
+
+    White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
+    only: where the ids are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
+    as `%2F`. `urllib.parse.unquote` undoes both.
+    """
+    connection.execute(_SAFE_ID)
+    connection.execute(_ONE_LINE)
+    connection.execute(f"CREATE TEMP VIEW ids AS {ids}")
+    tenants = connection.execute("SELECT DISTINCT tenant FROM ids LIMIT 2").fetchall()
+    several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
+    exported = several if len(tenants) > 1 else "safe_id(id)"
+    connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
+
+
+def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
+    if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
+        copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
+
+
+def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, object] | None = None) -> None:
+    """Write the README.md of a folder's Parquet files; files that do not exist are not listed, nor empty configs.
+
+    Args:
+        folder: where the files are.
+        configs: the files by config and split.
+        text: what follows the front matter.
+        front: further keys of the front matter.
+    """
+    written = {
+        config: {split: path for split, path in files.items() if (folder / path).exists()}
+        for config, files in configs.items()
+    }
+    (folder / "README.md").write_text(with_front_matter(text, front or {}, written), encoding="utf-8")
+
+
+def whose_labels(connection: duckdb.DuckDBPyConnection) -> str:
+    """A paragraph on the labels that people gave, for connections that hold `qrels`; empty where there is none."""
+    counts = "SELECT count(*) FILTER (source = 'human'), count(*) FROM qrels"
+    human, labels = connection.execute(counts).fetchall()[0]
+    return f"\n{human:,} of {labels:,} labels are people's, in the place of the judge's.\n" if human else ""

@@ -1,4 +1,4 @@
-"""Stage 1: documents from a folder of prose, from JSON lines, CSV, Parquet or BEIR, as one table."""
+"""Stage 1: documents from a folder of Markdown, HTML and text, from JSON lines, CSV, Parquet or BEIR, as one table."""
 
 import hashlib
 from collections.abc import Iterator
@@ -6,16 +6,92 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import Output, Stage
-from pipeline.ingest.block import Block, common_faults, emptied, weed
-from pipeline.ingest.choose import Choice, choose_documents
-from pipeline.ingest.columns import document_columns
-from pipeline.ingest.folder import Folder
-from pipeline.ingest.ledger import Ledger
-from pipeline.ingest.parts import BOUNDARY, Keys, Parts, Seen, keys_of
-from pipeline.ingest.tabular import read_tabular
-from schemas.settings import IngestSettings
-from schemas.tables import DOCUMENTS
+from darklode.pipeline.base.artifacts import Output, Stage
+from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, Columns, document_columns
+from darklode.pipeline.ingest.files import Choice, File, choose_documents
+from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
+from darklode.pipeline.ingest.readers.tabular import read_tabular
+from darklode.pipeline.ingest.readers.text import whole
+from darklode.pipeline.ingest.rejects import LONGEST, Intake
+from darklode.pipeline.ingest.rows import BOUNDARY, Block, Keys, Parts, Seen, common_faults, emptied, keys_of, weed
+from darklode.schemas.settings import IngestSettings
+from darklode.schemas.tables import DOCUMENTS
+
+BLOCK_BYTES = 1 << 20
+Row = dict[str, str | None]
+
+
+class Folder:
+    """Reads a folder's documents.
+
+    Args:
+        path: the folder as the user named it, for messages.
+        columns: the keys of front matter, or names of meta elements, that play a part.
+        intake: keeps the files that are turned away.
+        limit: the longest file that is read, in bytes.
+    """
+
+    def __init__(self, path: str, columns: Columns, intake: Intake, limit: int) -> None:
+        self._path = path
+        self._columns = columns
+        self._intake = intake
+        self._limit = limit
+        self._keys: dict[str, None] = {}
+
+    def read(self, choice: Choice) -> Iterator[Block]:
+        """The documents in the order of their paths, in blocks of about a megabyte.
+
+        Raises:
+            InputError: a file cannot be opened, or no file has a key that the settings name.
+        """
+        rows: list[Row] = []
+        files: list[str] = []
+        size = 0
+        for file in choice.files:
+            row = self._read(file)
+            if row:
+                rows.append(row)
+                files.append(file.name)
+                size += file.size
+            if size >= BLOCK_BYTES:
+                yield _block(rows, files)
+                rows, files, size = [], [], 0
+        if rows:
+            yield _block(rows, files)
+        for role, name in self._columns.named.items():
+            if role != "text":
+                self._columns.check(self._path, role, name, self._keys)
+
+    def _read(self, file: File) -> Row | None:
+        self._intake.saw(1)
+        data = whole(file, self._intake.at, self._limit)
+        self._intake.closed(file)
+        try:
+            prose = self._prose(data, file)
+        except BadDocumentError as reason:
+            shown = data and data[:LONGEST].decode(errors="replace")
+            self._intake.reject(str(reason), file.name, None, shown or None)
+            return None
+        head = {key: value for key, value in prose.head.items() if value.strip()}
+        self._keys.update(dict.fromkeys(head))
+        return {"doc_id": file.name, "title": prose.title, "text": prose.text, **self._columns.pick(head)}
+
+    def _prose(self, data: bytes | None, file: File) -> Prose:
+        if data is None:
+            raise BadDocumentError(f"row longer than {self._limit} bytes")
+        if b"\0" in data:
+            raise BadDocumentError("NUL byte")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise BadDocumentError("not UTF-8") from error
+        return read_prose(text, file.format or "text")
+
+
+def _block(rows: list[Row], files: list[str]) -> Block:
+    columns = {role: pa.array([row.get(role) for row in rows], pa.string()) for role in DOCUMENT_COLUMNS}
+    return Block(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
+
 
 INGEST_DOCUMENTS = Stage("ingest_documents", 1, (), ("documents",))
 
@@ -30,33 +106,33 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
         TooManyRejects: more than `settings.max_reject_share` of the rows cannot be read.
     """
     choice = choose_documents(path, settings.documents.format)
-    ledger = Ledger(output, "documents", path, choice.files)
+    intake = Intake(output, "documents", path, choice.files)
     parts, seen = Parts(output, "documents"), Seen()
     for file in choice.others:
-        ledger.foreign(file)
-    for block in _blocks(path, choice, ledger, settings):
-        clean, keys = _usable(block, ledger, seen, settings)
+        intake.foreign(file)
+    for block in _blocks(path, choice, intake, settings):
+        clean, keys = _usable(block, intake, seen, settings)
         parts.add(_rows(clean), keys % BOUNDARY == 0)
     parts.close()
-    ledger.close(settings.max_reject_share)
+    intake.close(settings.max_reject_share)
 
 
-def _blocks(path: str, choice: Choice, ledger: Ledger, settings: IngestSettings) -> Iterator[Block]:
+def _blocks(path: str, choice: Choice, intake: Intake, settings: IngestSettings) -> Iterator[Block]:
     columns = document_columns(settings.documents.columns)
     if choice.format == "folder":
-        yield from Folder(path, columns, ledger, settings.max_row_bytes).read(choice)
+        yield from Folder(path, columns, intake, settings.max_row_bytes).read(choice)
         return
     for file in choice.files:
-        yield from read_tabular(file, choice.format, columns, ledger, settings.max_row_bytes)
+        yield from read_tabular(file, choice.format, columns, intake, settings.max_row_bytes)
 
 
-def _usable(block: Block, ledger: Ledger, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
+def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
     """The rows with an id of their own and a text, and the hashes of their ids."""
-    sound = weed(block, common_faults(block, "doc_id", settings.max_row_bytes), ledger)
+    sound = weed(block, common_faults(block, "doc_id", settings.max_row_bytes), intake)
     whole = sound.completed(settings.tenant) if "doc_id" in sound.columns else _named(sound, settings.tenant)
     keys = keys_of(whole.columns["tenant"].to_pylist(), whole.columns["doc_id"].to_pylist())
     repeated = seen.repeated(keys)
-    return weed(whole, [("duplicate id", repeated)], ledger), keys[~repeated]
+    return weed(whole, [("duplicate id", repeated)], intake), keys[~repeated]
 
 
 def _named(block: Block, tenant: str) -> Block:

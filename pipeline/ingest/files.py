@@ -1,14 +1,20 @@
-"""Which files a path stands for, and the format of each."""
+"""Which files a path stands for, the format of each, which hold documents or queries, and how they are to be read."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+import duckdb
 import pyarrow.fs as pafs
 
-from pipeline.artifacts import Store, key_of
-from pipeline.errors import InputError
+from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.artifacts.tables import scratch, verbatim
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.columns import Columns, document_columns, log_columns, query_columns
+from darklode.schemas.mining import LogColumns
+from darklode.schemas.settings import DocumentColumns, QueryColumns
 
 FORMATS = {
     ".md": "markdown",
@@ -119,3 +125,158 @@ def _file(path: Path, name: str) -> File:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+QUERY_ENDINGS = {".txt", ".text", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to read: `format` is "folder" or one of the tabular formats for all files, or None for each file's own."""
+
+    files: list[File]
+    format: str | None
+    others: list[File] = field(default_factory=list)
+
+
+def choose_documents(path: str, wanted: str) -> Choice:
+    """Pick the files that hold documents.
+
+    Raises:
+        InputError: there is no such path, or nothing in it that the format can read.
+    """
+    files = listing(path)
+    if wanted == "beir" or (wanted == "auto" and _of_beir(files, "corpus")):
+        return _beir(path, files, "corpus")
+    if wanted == "folder" or (wanted == "auto" and any(file.format in PROSE for file in files)):
+        return _split(path, files, PROSE, "folder")
+    if wanted == "auto":
+        return _split(path, files, TABULAR, None)
+    return _forced(path, files, {wanted}, wanted)
+
+
+def choose_queries(path: str, wanted: str) -> Choice:
+    """Pick the files that hold queries; in a folder, one named `queries.*` is taken alone.
+
+    Raises:
+        InputError: there is no such path, nothing in it that the format can read, or several `queries.*`.
+    """
+    files = listing(path)
+    if wanted == "beir":
+        return _beir(path, files, "queries")
+    if wanted != "auto":
+        return _forced(path, files, {wanted}, wanted)
+    named = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
+    if len(named) > 1:
+        names = ", ".join(file.name for file in named)
+        raise InputError(f"{path} has several files of queries ({names}); name the one to read")
+    known = [file for file in files if file.ending in QUERY_ENDINGS]
+    if not known:
+        raise InputError(
+            f"{path} holds no queries; name a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them"
+        )
+    if named:
+        return Choice(named, None)
+    return Choice(known, None, [file for file in files if file not in known])
+
+
+def _of_beir(files: list[File], stem: str) -> list[File]:
+    return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"}]
+
+
+def _beir(path: str, files: list[File], stem: str) -> Choice:
+    found = _of_beir(files, stem)
+    if not found:
+        raise InputError(f"{path} has no {stem}.jsonl; a BEIR folder has corpus.jsonl and queries.jsonl")
+    if len(found) > 1:
+        raise InputError(f"{path} has both {stem}.jsonl and {stem}.jsonl.gz; name the one to read")
+    return Choice(found, "jsonl")
+
+
+def _split(path: str, files: list[File], formats: frozenset[str], reader: str | None) -> Choice:
+    known = [file for file in files if file.format in formats]
+    if not known:
+        raise InputError(
+            f"{path} holds no documents; name a folder of Markdown, HTML or text files, "
+            "or .jsonl, .csv, .tsv or .parquet files, or set ingest.documents.format"
+        )
+    return Choice(known, reader, [file for file in files if file.format not in formats])
+
+
+def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Choice:
+    if not files:
+        raise InputError(f"{path} holds no files; name a file or a folder to read")
+    known = [file for file in files if file.format in formats]
+    return Choice(known or files, reader, [file for file in files if known and file not in known])
+
+
+Kind = Literal["documents", "queries", "logs"]
+
+_COLUMNS: dict[Kind, Columns] = {
+    "documents": document_columns(DocumentColumns()),
+    "queries": query_columns(QueryColumns()),
+    "logs": log_columns(LogColumns()),
+}
+_OF_UBI = "action_name"
+_READERS = {
+    "csv": "read_csv($1, header = true, all_varchar = true, sample_size = 100)",
+    "jsonl": "read_json($1, format = 'newline_delimited', sample_size = 100)",
+    "parquet": "read_parquet($1)",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a path holds.
+
+    Attributes:
+        files: how many files would be read.
+        format: that of the first one.
+        columns: its columns, none where it has no columns.
+        missing: the parts that a column must play and none does by its name; the settings have to name one.
+    """
+
+    files: int
+    format: str
+    columns: Sequence[str]
+    missing: Sequence[str]
+
+
+def look(kind: Kind, path: str) -> Look:
+    """Look at the first of the files that would be read.
+
+    Raises:
+        InputError: there is no such path, nothing in it to read, or the first file is not what its ending says.
+    """
+    files = _files(kind, path)
+    if not files:
+        raise InputError(f"{path} holds no files; name a file or a folder to read")
+    first = files[0]
+    if first.format not in TABULAR:
+        return Look(len(files), first.format or "text", [], [])
+    columns = _columns(first)
+    return Look(len(files), first.format, columns, _missing(kind, columns))
+
+
+def _files(kind: Kind, path: str) -> list[File]:
+    if kind == "documents":
+        return choose_documents(path, "auto").files
+    if kind == "queries":
+        return choose_queries(path, "auto").files
+    return [file for file in listing(path) if file.format in TABULAR]
+
+
+def _columns(file: File) -> list[str]:
+    try:
+        with scratch() as connection:
+            found = connection.sql(f"FROM {_READERS[file.format or '']} LIMIT 0", params=[verbatim(str(file.path))])
+            return list(found.columns)
+    except duckdb.Error as error:
+        raise InputError(f"{file.path} cannot be read as {file.format}: {str(error).splitlines()[0]}") from error
+
+
+def _missing(kind: Kind, columns: Sequence[str]) -> list[str]:
+    wanted = _COLUMNS[kind]
+    if _OF_UBI in columns:
+        return []
+    return [role for role in wanted.needed if not set(wanted.usual[role]) & set(columns)]

@@ -1,19 +1,184 @@
-"""Rows of a search log as they are staged: each value of its type, what cannot be used turned away."""
+"""Rows of a search log: each value gets its type, what cannot be used is turned away, and the rest waits in DuckDB.
 
+There a partition lies on disk where it does not fit into memory, until it is read to its end and becomes parts.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.ingest.block import Block, Mask, blank, common_faults, emptied, mask, weed
-from pipeline.ingest.ledger import Ledger
-from pipeline.ingest.log_values import normalised, read_clicks, read_positions, read_seconds
-from pipeline.ingest.staging import STAGED
-from pipeline.ingest.times import read_times
-from schemas.mining import LogSettings
-from schemas.settings import IngestSettings
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.personal_data import mask as masked
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, Mask, blank, common_faults, emptied, mask, weed
+from darklode.pipeline.ingest.times import UTC_MICROSECONDS, read_times
+from darklode.schemas.mined_tables import IMPRESSIONS
+from darklode.schemas.mining import LogSettings
+from darklode.schemas.settings import IngestSettings
+
+BATCH_ROWS = 1 << 15
+ID_DIGITS = 24
+STAGED = pa.schema(
+    [
+        ("tenant", pa.string()),
+        ("event_id", pa.string()),
+        ("search_id", pa.string()),
+        ("session_id", pa.string()),
+        ("day", pa.int32()),
+        ("time", pa.int64()),
+        ("query", pa.string()),
+        ("doc_id", pa.string()),
+        ("position", pa.int32()),
+        ("clicked", pa.bool_()),
+        ("dwell_seconds", pa.float32()),
+    ]
+)
+# The last columns of the order leave equal rows only, so that it hangs on nothing but the rows.
+ORDERED = f"""
+WITH queried AS (
+    SELECT * REPLACE (position + $shift AS position), left(sha256(query), 16) AS query_id FROM staged
+), searched AS (
+    SELECT * REPLACE (coalesce(search_id,
+        left(sha256(concat_ws(chr(31), coalesce(session_id, ''), query_id, time)), {ID_DIGITS})) AS search_id)
+    FROM queried
+)
+SELECT * EXCLUDE (day) REPLACE (coalesce(event_id,
+    left(sha256(concat_ws(chr(31), tenant, search_id, doc_id, coalesce(position::VARCHAR, ''), time)), {ID_DIGITS})
+) AS event_id)
+FROM searched
+ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
+    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, query
+"""
+
+
+class Staging:
+    """Rows that wait until a partition is read to its end."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        connection.register("none", STAGED.empty_table())
+        connection.execute("CREATE TABLE staged AS SELECT * FROM none")
+        self.zero = False
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows of the schema STAGED."""
+        self.zero |= bool(pc.any(pc.equal(rows["position"], 0)).as_py())
+        self._connection.register("arriving", rows)
+        self._connection.execute("INSERT INTO staged SELECT * FROM arriving")
+        self._connection.unregister("arriving")
+
+    def shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
+        """Which of some searches have a staged row that is no click."""
+        asked = {"tenant": tenants, "search_id": searches, "place": pa.array(range(len(searches)), pa.int64())}
+        self._connection.register("asked", pa.table(asked))
+        answer = self._connection.sql("""
+            SELECT EXISTS (
+                FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
+            ) AS shown
+            FROM asked a ORDER BY place
+        """).to_arrow_table()
+        self._connection.unregister("asked")
+        return mask(answer["shown"].combine_chunks())
+
+    def parts(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
+        """The rows as impressions, sorted and cut into parts of one day (UTC) each; `shift` is added to positions."""
+        sizes = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
+        reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
+        waiting: pa.Table = reader.schema.empty_table()
+        for day, rows in sizes:
+            for begin in range(0, rows, PART_ROWS):
+                wanted = min(PART_ROWS, rows - begin)
+                while waiting.num_rows < wanted:
+                    waiting = pa.concat_tables([waiting, pa.Table.from_batches([next(reader)])])
+                yield date(1970, 1, 1) + timedelta(days=day), _impressions(waiting.slice(0, wanted))
+                waiting = waiting.slice(wanted)
+
+
+@contextmanager
+def staging() -> Iterator[Staging]:
+    """An empty staging area; what it keeps on disk is gone afterwards."""
+    with scratch() as connection:
+        yield Staging(connection)
+
+
+def _impressions(rows: pa.Table) -> pa.Table:
+    columns = {name: rows[name] for name in rows.schema.names if name != "time"}
+    return IMPRESSIONS.rows(columns | {"timestamp": rows["time"].cast(UTC_MICROSECONDS)})
+
+
+TRUE, FALSE = ["true", "t", "yes", "y"], ["false", "f", "no", "n"]
+COUNT = r"^\+?[0-9]+(\.0*)?$"
+WHOLE = r"^[+-]?[0-9]{1,9}(\.0*)?$"
+DECIMAL = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
+
+
+def spaced(texts: pa.Array) -> pa.Array:
+    """Texts with single spaces between their words, and none around them."""
+    return pc.binary_join(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts)), " ")
+
+
+def without_personal_data(texts: pa.Array) -> pa.Array:
+    """Texts with single spaces, since numbers may hold odd ones, and with personal data masked."""
+    return masked(spaced(pc.utf8_normalize(texts, "NFC")))
+
+
+def normalised(queries: pa.Array, *, masking: bool) -> pa.Array:
+    """Queries in NFC, lower case and with single spaces; personal data is masked before, since masks look at case."""
+    coded = queries.dictionary_encode()
+    distinct = pc.utf8_normalize(coded.dictionary, "NFC")
+    sound = without_personal_data(distinct) if masking else spaced(distinct)
+    return pc.utf8_lower(sound).take(coded.indices)
+
+
+def read_positions(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Whole numbers below a billion as int32, null where there is none; and where a text is no such number."""
+    return _by_distinct(texts, _positions)
+
+
+def read_clicks(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Whether it was clicked, from a truth value or a count, false where there is none; and where it is neither."""
+    clicks, bad = _by_distinct(texts, _clicks)
+    return pc.fill_null(clicks, False), bad
+
+
+def read_seconds(texts: pa.Array) -> tuple[pa.Array, Mask]:
+    """Seconds as float32, null where there are none; and where a text is no number from 0."""
+    return _by_distinct(texts, _seconds)
+
+
+def _by_distinct(texts: pa.Array, read: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
+    """The values that `read` gives for the distinct texts, and where it gives none for a text that has one."""
+    coded = texts.dictionary_encode()
+    given = emptied(coded.dictionary)
+    known = pc.if_else(pc.equal(pc.utf8_lower(given), "nan"), None, given)
+    values = read(known)
+    lost = pc.and_(values.is_null(), known.is_valid())
+    return values.take(coded.indices), mask(lost.take(coded.indices))
+
+
+def _positions(given: pa.Array) -> pa.Array:
+    digits = pc.replace_substring_regex(pc.utf8_ltrim(given, "+"), r"\..*$", "")
+    return pc.if_else(pc.match_substring_regex(given, WHOLE), digits, None).cast(pa.int32())
+
+
+def _clicks(given: pa.Array) -> pa.Array:
+    lower = pc.utf8_lower(given)
+    count = pc.if_else(pc.match_substring_regex(lower, COUNT), pc.match_substring_regex(lower, r"^[^.]*[1-9]"), None)
+    yes, no = pc.is_in(lower, pa.array(TRUE)), pc.is_in(lower, pa.array(FALSE))
+    return pc.coalesce(count, pc.if_else(yes, True, pc.if_else(no, False, None)))
+
+
+def _seconds(given: pa.Array) -> pa.Array:
+    numbers = pc.if_else(pc.match_substring_regex(given, DECIMAL), given, None).cast(pa.float32())
+    return pc.if_else(pc.is_finite(numbers), numbers, None)
+
 
 Faults = list[tuple[str, Mask]]
 
@@ -48,14 +213,14 @@ class Rules:
         return int(zero) if first == "auto" else 1 - first
 
 
-def usable(block: Block, rules: Rules, ledger: Ledger) -> pa.Table:
+def usable(block: Block, rules: Rules, intake: Intake) -> pa.Table:
     """The rows that can be used, with the schema STAGED; positions count from where the log begins to."""
     faults = common_faults(block, "", rules.ingest.max_row_bytes, "query")
     faults.append(("empty doc_id", blank(block.columns["doc_id"])))
-    sound = weed(block, faults, ledger).completed(rules.ingest.tenant)
+    sound = weed(block, faults, intake).completed(rules.ingest.tenant)
     values, bad = _values(sound, rules)
     kept = ~np.logical_or.reduce([hit for _, hit in bad])
-    weed(sound, bad, ledger)
+    weed(sound, bad, intake)
     rows = pa.table([values[name] for name in STAGED.names], schema=STAGED)
     return rows if kept.all() else rows.filter(pa.array(kept))
 

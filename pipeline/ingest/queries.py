@@ -6,16 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import Output, Stage
-from pipeline.ingest.block import Block, common_faults, mask, weed
-from pipeline.ingest.choose import choose_queries
-from pipeline.ingest.columns import query_columns
-from pipeline.ingest.ledger import Ledger
-from pipeline.ingest.parts import Parts, Seen, keys_of
-from pipeline.ingest.tabular import read_tabular
-from pipeline.ingest.times import read_times
-from schemas.settings import IngestSettings
-from schemas.tables import RAW_QUERIES
+from darklode.pipeline.base.artifacts import Output, Stage
+from darklode.pipeline.ingest.columns import query_columns
+from darklode.pipeline.ingest.files import choose_queries
+from darklode.pipeline.ingest.readers.tabular import read_tabular
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, Parts, Seen, common_faults, keys_of, mask, weed
+from darklode.pipeline.ingest.times import read_times
+from darklode.schemas.settings import IngestSettings
+from darklode.schemas.tables import RAW_QUERIES
 
 INGEST_QUERIES = Stage("ingest_queries", 1, (), ("raw_queries",))
 ID_DIGITS = 16
@@ -32,28 +31,28 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
     """
     choice = choose_queries(path, settings.queries.format)
     columns = query_columns(settings.queries.columns)
-    ledger = Ledger(output, "queries", path, choice.files)
+    intake = Intake(output, "queries", path, choice.files)
     parts, seen = Parts(output, "raw_queries"), Seen()
     for file in choice.others:
-        ledger.foreign(file)
+        intake.foreign(file)
     for file in choice.files:
-        for block in read_tabular(file, choice.format, columns, ledger, settings.max_row_bytes):
-            rows = _usable(block, ledger, seen, settings)
+        for block in read_tabular(file, choice.format, columns, intake, settings.max_row_bytes):
+            rows = _usable(block, intake, seen, settings)
             parts.add(rows, np.zeros(rows.num_rows, dtype=bool))
     parts.close()
-    ledger.close(settings.max_reject_share)
+    intake.close(settings.max_reject_share)
 
 
-def _usable(block: Block, ledger: Ledger, seen: Seen, settings: IngestSettings) -> pa.Table:
-    sound = weed(block, common_faults(block, "query_id", settings.max_row_bytes), ledger)
+def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
+    sound = weed(block, common_faults(block, "query_id", settings.max_row_bytes), intake)
     times, unreadable = read_times(sound.columns.get("timestamp", sound.nulls()))
     counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))
     bad = unreadable | uncounted
     faults = [("unreadable timestamp", unreadable), ("count is not a positive whole number", uncounted)]
-    whole = _named(weed(sound, faults, ledger)).completed(settings.tenant)
+    whole = _named(weed(sound, faults, intake)).completed(settings.tenant)
     tenants, names = whole.columns["tenant"], whole.columns["query_id"]
     repeated = seen.repeated(keys_of(tenants.to_pylist(), names.to_pylist()))
-    left = weed(whole, [("duplicate id", repeated)], ledger)
+    left = weed(whole, [("duplicate id", repeated)], intake)
     kept = np.flatnonzero(~bad)[~repeated]
     return RAW_QUERIES.rows(
         {

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import SettingsError
-from pipeline.ingest.block import Mask, emptied, mask
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.ingest.rows import Mask, emptied, mask
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 MICROSECONDS = pa.timestamp("us")

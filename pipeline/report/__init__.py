@@ -6,10 +6,3 @@ drawing   what can be drawn: rows of marks along an axis, a matrix, points, quot
 sections  the figures in data order, one file a section
 page      the whole as HTML
 """
-
-from pipeline.report.contents import shown_sections
-from pipeline.report.figure import Figure, Section, Shown
-from pipeline.report.page import FILE, page
-from pipeline.report.source import Source, source
-
-__all__ = ["FILE", "Figure", "Section", "Shown", "Source", "page", "shown_sections", "source"]

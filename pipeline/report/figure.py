@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipeline.report.drawing import Drawing
-from pipeline.report.source import Source
+from darklode.pipeline.report.drawing import Drawing
+from darklode.pipeline.report.source import Source
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Section:
+class FigureSection:
     """Figures that belong together; `of_labels`: they are worth what the labels are."""
 
     key: str
@@ -49,7 +49,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FilledFigure:
     """A figure of a run: its table, and how many of its rows were cut."""
 
     figure: Figure
@@ -58,7 +58,7 @@ class Shown:
     drawings: Sequence[Drawing] = field(default=())
 
 
-def shown(figures: Sequence[Figure], given: Source) -> Iterator[Shown]:
+def filled(figures: Sequence[Figure], given: Source) -> Iterator[FilledFigure]:
     """The figures for which the run has rows."""
     for figure in figures:
         if not given.written.issuperset(figure.needs):
@@ -67,7 +67,7 @@ def shown(figures: Sequence[Figure], given: Source) -> Iterator[Shown]:
         if table.num_rows:
             kept = _cut(table, figure)
             drawings = figure.draw(kept, given) if figure.draw else ()
-            yield Shown(figure, kept, table.num_rows - kept.num_rows, drawings)
+            yield FilledFigure(figure, kept, table.num_rows - kept.num_rows, drawings)
 
 
 def _cut(table: pa.Table, figure: Figure) -> pa.Table:

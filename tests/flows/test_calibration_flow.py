@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import Call, build_without_prefect
-from fake_chat import FakeChat
 
-from flows.build_benchmark import record, steps
-from flows.config import load_settings
-from pipeline.artifacts import Run
-from pipeline.card import card
-from schemas.settings import Settings
-
-pytest_plugins = ["flow_fixtures"]
+from darklode.flows.build_benchmark import steps
+from darklode.flows.config import load_settings
+from darklode.flows.runs import record
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.card import card
+from darklode.schemas.settings import Settings
+from helpers.commands import Call, build_without_prefect
+from helpers.fake_chat import FakeChat
 
 SUBJECTS = "invoice webhook token refund export locale agent ticket survey macro queue article".split()
 
@@ -51,7 +50,7 @@ def chosen(*assignments: str) -> Settings:
 
 
 def build(out: Path, source: Path, settings: Settings) -> list[str]:
-    record(Run(str(out)), str(source / "docs"), str(source / "queries.txt"), settings)
+    record(Run(str(out)), {"docs": str(source / "docs"), "queries": str(source / "queries.txt")}, settings)
     return build_without_prefect(out, source / "docs", source / "queries.txt", settings)
 
 
@@ -149,11 +148,11 @@ def test_a_panel_of_two_servers_and_a_formula(
     assert rows(out, "panel_verdicts") == own
 
 
-def test_a_judge_alone_has_the_fingerprint_that_it_had(source: Path) -> None:
+def test_a_judge_alone_has_the_fingerprint_that_it_had(source: Path, tmp_path: Path) -> None:
     (step,) = [
         step
         for step in steps(str(source / "docs"), str(source / "queries.txt"), chosen())
         if step.stage.name == "judge"
     ]
-    assert step.settings == {"kind": "embedded", "threshold": 0.5}
+    assert step.plan(Run(str(tmp_path))).settings == {"kind": "embedded", "threshold": 0.5}
     assert step.stage.reads == ("queries", "chunks", "pool")

@@ -1,148 +1,21 @@
-"""The command line: what it prints, what it leaves on disk, and how it fails."""
+"""The command line as a whole: its commands and their help, its errors, and the short commands query and export."""
 
 import csv
 import io
 import json
-import os
-import pty
 import re
-import shutil
-import signal
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import typer
-import yaml
-from commands import (
-    DARKLODE,
-    START_SECONDS,
-    Call,
-    Environment,
-    Outcome,
-    SampleRun,
-    build_command,
-    built,
-    run_command,
-    tables_of,
-    wait_for,
-)
 
-from conftest import SAMPLE
-from flows import cli
-from pipeline.artifacts import Run
+from darklode.flows import cli
+from helpers.commands import CONTROL, DARKLODE, Call, Environment, SampleRun, one_line, run_command
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
 COMMANDS = "init build mine report review validate diff audit status query export pool doctor cache".split()
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-
-
-@pytest.fixture
-def copied(sample_run: SampleRun, tmp_path: Path) -> Path:
-    """A run of one's own, as finished as the sample's."""
-    return Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
-
-
-# build
-
-
-def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: SampleRun) -> None:
-    printed = sample_run.printed
-    for stage in STAGES:
-        assert f"{stage}: not run yet\n✓ {stage} " in printed
-    assert re.search(r"^Funnel$.*^ingest\.documents +\d+ +rows +81 +rows +not a document format", printed, re.M | re.S)
-    assert re.search(r"^clean\.language +\d+ +queries +\d+ +queries +language \w\w \d+", printed, re.M)
-    assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
-    assert "Three of the triplets" in printed
-    assert "Labels by the embedded scorer, not by an LLM" in printed
-    for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
-        assert f" {sample_run.folder}/{place}\n" in printed
-        assert (sample_run.folder / place).exists()
-
-
-def test_no_terminal_no_control_characters(sample_run: SampleRun) -> None:
-    assert not CONTROL.search(sample_run.printed)
-
-
-def test_a_second_build_stands_and_rewrites_nothing(copied: Path, served: Environment) -> None:
-    def files() -> dict[Path, tuple[int, int]]:
-        found = (path for name in ("tables", "manifests") for path in (copied / name).rglob("*") if path.is_file())
-        return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in found}
-
-    before = files()
-    printed = built(build_command(copied), served)
-    for stage in [*STAGES, "funnel"]:
-        assert re.search(rf"^✓ {stage} .* stands$", printed, re.M), stage
-    assert "not run yet" not in printed
-    assert files() == before
-
-
-def test_a_terminal_shows_bars(copied: Path, served: Environment) -> None:
-    ours, theirs = pty.openpty()
-    command = build_command(copied, "--set", "audit.bootstrap=50")
-    environment = dict(served) | {"TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs, stdin=theirs)
-    os.close(theirs)
-    seen = b""
-    try:
-        while piece := os.read(ours, 65536):
-            seen += piece
-    except OSError:  # Linux: the other end was closed
-        pass
-    finally:
-        os.close(ours)
-        assert process.wait(60) == 0, seen.decode()
-    shown = seen.decode()
-    assert re.search(r"audit +\S*[━╸╺]", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)), shown
-    assert "\x1b[2K" in shown  # the bar is cleared, and a line stands in its place
-    assert "audit: " not in shown
-
-
-# status
-
-
-def test_status_of_a_run_that_stands(call: Call, sample_run: SampleRun) -> None:
-    shown = call("status", sample_run.folder)
-    assert (shown.code, shown.err) == (0, "")
-    assert str(sample_run.folder) in shown.out
-    for stage in STAGES:
-        assert re.search(rf"^{stage} +stands +\S.* \d+\.\d{{3}}$", shown.out, re.M), stage
-
-
-def test_status_names_the_setting_that_changed(call: Call, copied: Path) -> None:
-    chosen = yaml.safe_load((copied / "settings.yaml").read_text())
-    chosen["audit"]["bootstrap"] = 77
-    (copied / "settings.yaml").write_text(yaml.safe_dump(chosen))
-    out = call("status", copied).out
-    assert re.search(r"^audit +bootstrap: 1000 → 77 ", out, re.M)
-    assert len(re.findall(r" stands ", out)) == len(STAGES) - 1
-
-
-def test_status_after_a_document_changed(call: Call, copied: Path, tmp_path: Path) -> None:
-    docs = Path(shutil.copytree(SAMPLE / "documents", tmp_path / "docs"))
-    (copied / "inputs.json").write_text(json.dumps({"docs": str(docs), "queries": str(SAMPLE)}))
-    assert re.search(r"^ingest_documents +the documents' files changed ", call("status", copied).out, re.M)
-    shutil.rmtree(docs)
-    assert re.search(r"^ingest_documents +\S*docs does not exist", call("status", copied).out, re.M)
-
-
-def test_status_names_a_part_that_is_gone(call: Call, copied: Path) -> None:
-    part = next((copied / "tables" / "pool").iterdir())
-    part.unlink()
-    assert re.search(rf"^pool +tables/pool/{part.name} is missing or damaged", call("status", copied).out, re.M)
-
-
-def test_the_settings_in_force_are_a_settings_file(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
-    shown = call("status", sample_run.folder, "--settings")
-    file = tmp_path / "in force.yaml"
-    file.write_text(shown.out)
-    assert (shown.code, shown.err) == (0, "")
-    assert cli.load_settings(config=file) == cli.load_settings()
-
 
 # query
 
@@ -188,7 +61,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback(sample_run: SampleRun, alo
         assert (process.wait(30), said) == (1, b""), form
 
 
-# export, audit, doctor
+# export
 
 
 @pytest.mark.parametrize(
@@ -225,35 +98,6 @@ def test_labels_of_the_test_split_are_withheld(call: Call, sample_run: SampleRun
     assert not {"public/qrels/test.tsv", "kept/qrels/train.tsv"} & qrels
 
 
-def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environment) -> None:
-    before = tables_of(copied)
-    done = run_command([DARKLODE, "audit", str(copied), "--set", "audit.bootstrap=50"], served)
-    assert (done.code, done.err) == (0, "")
-    assert "audit: bootstrap: 1000 → 50\n✓ audit " in done.out
-    assert re.search(r"^bm25 +[01]\.\d{3} ", done.out, re.M)
-    assert not CONTROL.search(done.out)
-    after = tables_of(copied)
-    assert {name.split("/")[0] for name in before.keys() ^ after.keys()} <= {"audit_retrievers"}
-    assert yaml.safe_load(call("status", copied, "--settings").out)["audit"]["bootstrap"] == 50
-    assert call("status", copied).out.count(" stands ") == len(STAGES)
-
-
-def test_doctor_on_a_healthy_machine(call: Call, monkeypatch: pytest.MonkeyPatch, served: Environment) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", served["PREFECT_API_URL"])
-    shown = call("doctor")
-    assert (shown.code, shown.err) == (0, "")
-    assert re.search(r"^prefect +ok +3\.8", shown.out, re.M)
-    assert re.search(r"^prefect server +ok +PREFECT_API_URL answers", shown.out, re.M)
-    assert re.search(r"^preset embedded +ok +judge embedded", shown.out, re.M)
-
-
-def test_doctor_finds_a_server_that_does_not_answer(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    shown = call("doctor")
-    assert shown.code == 1
-    assert re.search(r"^prefect server +missing +PREFECT_API_URL does not answer", shown.out, re.M)
-
-
 # help
 
 
@@ -278,31 +122,8 @@ def test_help_of_the_whole_lists_the_commands(call: Call) -> None:
 # errors
 
 
-def one_line(shown: Outcome, message: str, code: int = 1) -> None:
-    """Assert an exit code and a single readable line on stderr."""
-    assert shown.code == code, shown
-    assert re.fullmatch(rf"error: [^\n]*{message}[^\n]*\n", shown.err), shown.err
-    assert not CONTROL.search(shown.err)
-
-
-def test_a_flow_that_fails_says_why_in_one_line(
-    sample_run: SampleRun, copied: Path, served: Environment, tmp_path: Path
-) -> None:
-    empty = tmp_path / "[red]empty[/]"
-    empty.mkdir(parents=True)
-    nobody = dict(served) | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    cases = [
-        (build_command(tmp_path / "a", docs=tmp_path / "none"), served, "none does not exist; name a file or a folder"),
-        (build_command(tmp_path / "b", docs=empty), served, r"\[red\]empty\[/\] holds no files; name a file"),
-        (build_command(copied), served, "another process is writing to .*/run; wait for it or choose another --out"),
-        ([DARKLODE, "audit", str(empty)], served, r"\[red\]empty\[/\] holds no run; make one with `darklode build"),
-        (build_command(tmp_path / "c"), nobody, "PREFECT_API_URL does not answer; start that server"),
-    ]
-    with Run(str(copied)).lock(), ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(lambda case: run_command(case[0], case[1]), cases))
-    for outcome, (_, _, message) in zip(outcomes, cases, strict=True):
-        one_line(outcome, message)
-    assert tables_of(copied) == tables_of(sample_run.folder)
+def test_a_mistake_ends_the_process_with_1_and_one_line(alone: Environment, tmp_path: Path) -> None:
+    one_line(run_command([DARKLODE, "status", str(tmp_path)], alone), "holds no run; make one with `darklode build")
 
 
 @pytest.mark.parametrize(
@@ -358,47 +179,3 @@ def test_usage_errors_end_with_2(call: Call, arguments: list[str], message: str)
     assert (shown.code, shown.out) == (2, "")
     assert message in " ".join(shown.err.replace("│", " ").split())
     assert "Traceback" not in shown.err
-
-
-# hostile texts and an interrupted build
-
-
-def test_hostile_names_and_texts_are_printed_as_they_are(call: Call, served: Environment, tmp_path: Path) -> None:
-    docs = tmp_path / "[red]docs[/]"
-    docs.mkdir(parents=True)
-    subjects = "invoice webhook token refund tenant export locale agent ticket survey".split()
-    for subject in subjects:
-        text = (
-            f"# [bold]{subject}[/]\n\nThe {subject} [red]page[/red] explains how a \x1b[31m{subject}\x07 is made [/].\n"
-        )
-        (docs / f"[blink]{subject}[bold.md").write_text(text)
-    (docs / "[link=x]notes.zip").write_bytes(b"")
-    queries = tmp_path / "queries.txt"
-    queries.write_text("".join(f"how is the [red]{s}[/red] \x1b[31m made [/]\n[/] {s} [bold\n" for s in subjects))
-    out = tmp_path / "[/] [dim]run"
-    printed = built(build_command(out, "--keep-all-queries", docs=docs, queries=queries), served)
-    assert f" {out}/views.sql\n" in printed
-    assert not CONTROL.search(printed)
-    shown = call("query", out, "SELECT file, reason FROM rejects UNION ALL SELECT text, doc_id FROM chunks ORDER BY 1")
-    assert (shown.code, shown.err) == (0, "")
-    assert "[link=x]notes.zip" in shown.out
-    assert "[blink]webhook[bold.md" in shown.out
-    assert not CONTROL.search(shown.out)
-    assert f"{out}\n" in call("status", out).out
-
-
-def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
-    copied: Path, sample_run: SampleRun, served: Environment, tmp_path: Path
-) -> None:
-    for stage in ("search", "pool", "judge", "label", "triplets", "audit", "funnel"):
-        (copied / "manifests" / f"{stage}.json").unlink()
-    log, errors = tmp_path / "out.txt", tmp_path / "err.txt"
-    with log.open("wb") as out, errors.open("wb") as err:
-        process = subprocess.Popen(build_command(copied), env=served, stdout=out, stderr=err)
-    wait_for(lambda: process.poll() is not None or b"\nsearch: " in log.read_bytes(), "the stage search")
-    process.send_signal(signal.SIGINT)
-    assert (process.wait(START_SECONDS), errors.read_text()) == (130, "stopped; the same command goes on from here\n")
-    assert not (copied / "manifests" / "search.json").exists()
-    printed = built(build_command(copied), served)
-    assert "\nsearch: not run yet\n✓ search " in printed
-    assert tables_of(copied) == tables_of(sample_run.folder)

@@ -6,9 +6,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from compose_file import compose, example, variables
 
-from conftest import REPOSITORY
+from helpers.compose_file import compose, example, variables
+from helpers.runs import REPOSITORY
 
 SECRETS = {"POSTGRES_PASSWORD", "JUDGE_API_KEY"}
 FILLED = example() | dict.fromkeys(SECRETS, "0123abcd")

@@ -1,5 +1,6 @@
 """Settings: the preset, then the file, then --set; what is wrong is said by key and value."""
 
+import pickle
 import re
 import traceback
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.config import known_keys, load_settings, presets, resolve
-from pipeline.errors import SettingsError
-from schemas.settings import Settings
+from darklode.flows.config import load_settings, presets, recorded_settings, resolve
+from darklode.pipeline.base.errors import SettingsError
+from darklode.schemas.keys import known_keys
+from darklode.schemas.settings import Settings
+
+LLM = ("judge.kind=llm", "judge.model=m", "judge.base_url=http://h/v1")
 
 
 def settings_file(folder: Path, text: str) -> Path:
@@ -48,18 +52,78 @@ def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path
         (" pool.depth =3", "pool", "depth", 3),
         ("card.name=a=b", "card", "name", "a=b"),
         ("clean={language: fr}", "clean", "language", "fr"),
-        ("judge.parameters.temperature=null", "judge", "parameters", {"temperature": None}),
-        (
-            "judge.base_url=http://one:1/v1, http://two:2/v1",
-            "judge",
-            "base_url",
-            ("http://one:1/v1", "http://two:2/v1"),
-        ),
-        ("judge.base_url=[https://one/v1]", "judge", "base_url", ("https://one/v1",)),
     ],
 )
 def test_a_value_is_yaml(assignment: str, section: str, key: str, value: object) -> None:
     assert getattr(getattr(load_settings(assignments=[assignment]), section), key) == value
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key", "value"),
+    [
+        ("judge.parameters.temperature=null", "parameters", {"temperature": None}),
+        ("judge.base_url=http://one:1/v1, http://two:2/v1", "base_url", ("http://one:1/v1", "http://two:2/v1")),
+        ("judge.base_url=[https://one/v1]", "base_url", ("https://one/v1",)),
+    ],
+)
+def test_a_kinds_own_key_comes_in_any_order(assignment: str, key: str, value: object) -> None:
+    for order in ([assignment, *LLM], [*LLM, assignment]):
+        chosen = load_settings(
+            assignments=[one for one in order if one == assignment or not one.startswith(f"judge.{key}=")]
+        )
+        assert getattr(chosen.judge, key) == value
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["judge.batch_size=64"], "judge.batch_size is a setting of kind cross_encoder; judge.kind is embedded"),
+        ([*LLM, "judge.device=cpu"], "judge.device is a setting of kind cross_encoder; judge.kind is llm"),
+        ([*LLM, "judge.promt=x"], "there is no setting judge.promt; did you mean judge.prompt?"),
+        (["judge.promt=x"], "did you mean judge.prompt? It is one of kind llm."),
+        (["judge.kind=lm"], "judge.kind: there is no kind 'lm'; did you mean llm?"),
+        (["planner.table=t.csv"], "planner.table is a setting of kind table; planner.kind is log"),
+        (["encoders.e.model=m"], "encoders.e.kind: kind must be one of openai, sentence_transformers"),
+        (["encoders.e={kind: openai, model: m, device: cpu}"], "encoders.e.device is a setting of kind sentence_tr"),
+        (["judge.panel=[{kind: llm, model: m, base_url: h, depth: full}]"], "there is no setting judge.panel.0.depth"),
+        (["judge.panel=[{kind: embedded, mode: text}]"], "judge.panel.0.mode is a setting of kind llm"),
+    ],
+)
+def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_settings(assignments=assignments)
+
+
+def test_another_kind_leaves_the_keys_of_the_one_before_behind(tmp_path: Path) -> None:
+    file = settings_file(tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human: labels.csv}\n")
+    chosen = load_settings(config=file, assignments=["judge.kind=embedded"]).judge
+    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human": "labels.csv"}
+    with pytest.raises(SettingsError, match=r"judge: kind llm needs judge\.model"):
+        load_settings(config=file, assignments=["judge.kind=llm", "judge.base_url=http://h/v1"])
+
+
+def test_a_run_of_an_earlier_version_is_read() -> None:
+    """Before kinds were apart, a run recorded the keys of all of them."""
+    every = {"model": "m", "base_url": ["http://h/v1"], "mode": "auto", "device": "auto", "batch_size": 32}
+    planner = {"kind": "log", "refresh_days": 3, "table": None, "model": "", "base_url": "", "timeout": 60.0}
+    judge = {"kind": "llm", "threshold": 0.4, **every, "panel": [{"kind": "embedded", **every}]}
+    chosen = recorded_settings(yaml.safe_dump({"judge": judge, "planner": planner, "seed": 5}).encode())
+    assert chosen.judge.model_dump(exclude_unset=True) == {
+        "kind": "llm",
+        "threshold": 0.4,
+        "model": "m",
+        "base_url": ("http://h/v1",),
+        "mode": "auto",
+        "panel": ({"kind": "embedded"},),
+    }
+    assert (chosen.planner.refresh_days, chosen.seed) == (3, 5)
+    with pytest.raises(SettingsError, match=r"there is no setting judge\.bse_url"):
+        recorded_settings(b"judge: {bse_url: x}")
+
+
+def test_settings_travel_to_another_process() -> None:
+    chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "planner.refresh_days=3"])
+    assert pickle.loads(pickle.dumps(chosen)) == chosen
 
 
 def test_a_setting_three_levels_down() -> None:
@@ -89,13 +153,23 @@ def test_a_setting_three_levels_down() -> None:
         ("=3", "--set takes section.key=value, not '=3'"),
         ("clean.language={a", "--set clean.language={a: the value is not YAML"),
         ("judge.kind=llm", "judge: kind llm needs judge.model, the name of the model"),
-        ("judge.base_url=ftp://one", "judge.base_url: must be addresses such as http://127.0.0.1:8000/v1"),
-        ("judge.spending_limit=3", "judge: spending_limit needs a price"),
     ],
 )
 def test_a_wrong_assignment_is_named(assignment: str, message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
         load_settings(assignments=[assignment])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("judge.base_url=ftp://one", "judge.base_url: must be addresses such as http://127.0.0.1:8000/v1"),
+        ("judge.spending_limit=3", "judge: spending_limit needs a price"),
+    ],
+)
+def test_a_wrong_value_of_a_kind_is_named(assignment: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_settings(assignments=[*LLM, assignment])
 
 
 @pytest.mark.parametrize(

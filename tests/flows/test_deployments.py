@@ -1,8 +1,9 @@
-"""A stranger's way through prefect.yaml: a Prefect server, a work pool, a worker, the deployments, a run of each.
+"""A stranger's way through prefect.yaml: a Prefect server, a work pool, a worker, the deployments, and their runs.
 
 Everything starts in a copy of the repository, as from a fresh clone, and nothing in it may change.
 """
 
+import contextlib
 import hashlib
 import json
 import time
@@ -14,18 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PREFECT, Environment, Outcome, background, clone, run_command, wait_for
+import yaml
+from prefect.flows import load_flow_from_entrypoint
 
-from conftest import REPOSITORY
-from flows.publishing import plain_rows
-from pipeline.artifacts import Run
-from pipeline.report import FILE, page, shown_sections, source
-from schemas.settings import Settings
+from darklode.flows.steps import plain_rows
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.page import FILE, filled_sections, page
+from darklode.schemas.settings import Settings
+from helpers.commands import PREFECT, STAGES, Environment, Outcome, background, clone, run_command, server_of, wait_for
+from helpers.report_runs import opened
+from helpers.runs import REPOSITORY
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
+
+DEPLOYMENTS = {
+    f"{one['entrypoint'].rpartition('.')[2].replace('_', '-')}/{one['name']}": one
+    for one in yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
+}
 
 
 class Site:
@@ -52,6 +59,16 @@ class Site:
         newest = {"limit": 1, "sort": "START_TIME_DESC"}
         begun = {"deployment_id": {"is_null_": False}, "start_time": {"is_null_": False}}
         return done, self.ask("/flow_runs/filter", newest | {"flow_runs": begun})[0]
+
+    def inside(self, deployment: str, **parameters: object) -> dict[str, Any]:
+        """Run what a deployment names in this process, with its parameters and others; returns the flow run."""
+        found = DEPLOYMENTS[deployment]
+        flow = load_flow_from_entrypoint(found["entrypoint"])
+        with server_of(self._environment), contextlib.chdir(self.clone):
+            state = flow(**found["parameters"] | parameters, return_state=True)
+        return dict(
+            self.ask("/flow_runs/filter", {"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}})[0]
+        )
 
     def deployment(self, name: str) -> dict[str, Any]:
         """A deployment of mine-logs, as the server knows it."""
@@ -119,10 +136,29 @@ def test_the_header_of_prefect_yaml_names_these_steps() -> None:
     ]
 
 
-def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path) -> None:
-    out = str(tmp_path / "run")
+def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
+    assert list(DEPLOYMENTS) == [
+        "build-benchmark/local",
+        "audit-retrievers/local",
+        "validate-benchmark/local",
+        "mine-logs/nightly",
+        "mine-logs/backfill",
+    ]
+    for deployment in DEPLOYMENTS.values():
+        load_flow_from_entrypoint(deployment["entrypoint"]).validate_parameters(deployment["parameters"])
+
+
+@pytest.fixture(scope="module")
+def finished(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """A run that the worker built, and its flow run."""
+    out = str(tmp_path_factory.mktemp("deployed") / "run")
     done, flow_run = site.run("build-benchmark/local", out=out)
     assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
+    return out, flow_run
+
+
+def test_a_deployed_build_runs_to_completed(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
+    out, flow_run = finished
     assert set(STAGES) <= site.tasks(flow_run).keys()
     assert set(site.tasks(flow_run).values()) == {"Completed"}
 
@@ -138,23 +174,30 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
     assert {f"{stage_key(stage)}-funnel" for stage in STAGES} <= shown.keys()
     assert shown["dataset-card"]["type"] == "markdown"
     assert shown["dataset-card"]["data"].encode() == run.store.read("README.md")
-
     published(run, Settings(), shown)
 
-    done, again = site.run("build-benchmark/local", out=out)
-    assert (done.code, again["id"] != flow_run["id"]) == (0, True)
+
+def test_a_second_build_is_shown_as_cached(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
+    out, flow_run = finished
+    again = site.inside("build-benchmark/local", out=out)
+    assert (again["state"]["name"], again["id"] != flow_run["id"]) == ("Completed", True)
     assert set(site.tasks(again).values()) == {"Cached"}
 
-    done, audit = site.run("audit-retrievers/local", out=out, settings={"audit": {"bootstrap": 50}})
-    assert (done.code, audit["state"]["name"]) == (0, "Completed"), done
+
+def test_an_audit_shows_what_it_measured(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
+    out, _ = finished
+    audit = site.inside("audit-retrievers/local", out=out, settings={"audit": {"bootstrap": 50}})
+    assert audit["state"]["name"] == "Completed"
     assert site.tasks(audit)["audit"] == "Completed"
     rows = json.loads(site.artifacts(audit)["audit-retrievers"]["data"])
     measured = Run(out).tables("audit_retrievers").read("audit_retrievers").to_pylist()
     assert sorted(rows, key=str) == sorted(measured, key=str)
     assert {row["retriever"] for row in rows} >= {"bm25", "ppmi"}
 
-    done, held = site.run("validate-benchmark/local", out=out, settings={"validation": {"min_kappa": 0.5}})
-    assert (done.code, held["state"]["name"]) == (1, "Failed")
+
+def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
+    held = site.inside("validate-benchmark/local", out=finished[0], settings={"validation": {"min_kappa": 0.5}})
+    assert held["state"]["name"] == "Failed"
     assert "may not be published: kappa is unknown" in held["state"]["message"]
     assert site.tasks(held)["review_sample"] == "Completed"
     assert json.loads(site.artifacts(held)["release"]["data"])[0] == {
@@ -164,15 +207,20 @@ def test_a_deployed_build_and_audit_run_to_completed(site: Site, tmp_path: Path)
         "passed": False,
     }
 
-    done, failed = site.run("build-benchmark/local", out=out, docs="nowhere")
-    assert (done.code, failed["state"]["name"]) == (1, "Failed")
+
+@pytest.mark.parametrize(
+    ("deployment", "source"), [("build-benchmark/local", "docs"), ("mine-logs/nightly", "logs")], ids=["build", "mine"]
+)
+def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment: str, source: str) -> None:
+    failed = site.inside(deployment, out=str(tmp_path / "run"), **{source: "nowhere"})
+    assert failed["state"]["name"] == "Failed"
     assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]
 
 
 def published(run: Run, settings: Settings, shown: Mapping[str, Any]) -> None:
     """Assert that the run's artifacts are the figures of its report."""
-    with source(run, settings) as given:
-        figures = {one.figure.key: one.table for _, of_section in shown_sections(given) for one in of_section}
+    with opened(run, settings) as given:
+        figures = {one.figure.key: one.table for _, of_section in filled_sections(given) for one in of_section}
         assert run.store.read(FILE) == page(given)
     assert len(figures) > 5
     for key, table in figures.items():
@@ -245,13 +293,8 @@ def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_pat
     published(Run(out), Settings(), site.artifacts(later))
 
 
-def test_a_backfill_reads_its_days_and_a_night_without_a_log_fails(site: Site, tmp_path: Path) -> None:
+def test_a_backfill_reads_its_days(site: Site, tmp_path: Path) -> None:
     out = str(tmp_path / "run")
-    done, flow_run = site.run("mine-logs/backfill", out=out, first="2026-03-02", last="2026-03-04")
-    assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
-    assert mined_days(out) == ["2026-03-02", "2026-03-03", "2026-03-04"]
-
-    done, failed = site.run("mine-logs/nightly", out=out, logs="nowhere")
-    assert (done.code, failed["state"]["name"]) == (1, "Failed")
-    assert "nowhere does not exist; name a file or a folder to read" in failed["state"]["message"]
+    flow_run = site.inside("mine-logs/backfill", out=out, first="2026-03-02", last="2026-03-04")
+    assert flow_run["state"]["name"] == "Completed"
     assert mined_days(out) == ["2026-03-02", "2026-03-03", "2026-03-04"]

@@ -5,12 +5,16 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
-from conftest import REPOSITORY
-from flows.cli import app
+from darklode.flows import build_benchmark, mine_logs, validate_benchmark
+from darklode.flows.cli import app
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
+from helpers.runs import REPOSITORY
 
+FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"""^(?:\$ )?(?:\.venv/bin/)?darklode ((?:'[^']*'|"[^"]*"|[^'"\n&|;])*)""", re.MULTILINE)
@@ -38,20 +42,24 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "call"), CALLS, ids=[f"{page}: {shlex.join(call)[:60]}" for page, call in CALLS])
-def test_a_command_on_a_page_can_be_given(page: str, call: list[str]) -> None:
+def mistake(call: list[str]) -> str:
+    """What is wrong with a call; nothing where it can be given."""
     command: Any = DARKLODE
     words = list(call)
     while hasattr(command, "commands"):
         name = words.pop(0)
-        if name.startswith("--"):
-            assert name == "--version"
-            return
-        assert name in command.commands, f"{page}: there is no command {name}"
+        if name == "--version":
+            return ""
+        if name not in command.commands:
+            return f"there is no command {name}"
         command = command.commands[name]
     known = {option for one in command.params for option in [*one.opts, *one.secondary_opts]} | {"--help"}
     given = {word.partition("=")[0] for word in words if word.startswith("--")}
-    assert given <= known, f"{page}: {command.name} has no {given - known}"
+    return f"{command.name} has no {given - known}" if given - known else ""
+
+
+def test_every_command_on_a_page_can_be_given() -> None:
+    assert not [f"{page}: {shlex.join(call)}: {mistake(call)}" for page, call in CALLS if mistake(call)]
 
 
 def test_pages_have_commands() -> None:
@@ -59,13 +67,48 @@ def test_pages_have_commands() -> None:
     assert {"README.md", "tutorial.md", "judge.md", "mining.md"} <= {page for page, _ in CALLS}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def lost(page: Path) -> list[str]:
+    """The page's links that lead nowhere."""
     text = FENCES.sub("", page.read_text(encoding="utf-8"))
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("http://", "https://")):
-            continue
-        file, _, anchor = target.partition("#")
-        found = (page.parent / file).resolve() if file else page
-        assert found.exists(), f"{page.name}: {target}"
-        assert not anchor or anchor in anchors(found), f"{page.name}: {target}"
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [one for one in targets if not one.startswith(("http://", "https://")) and not leads(page, one)]
+
+
+def leads(page: Path, target: str) -> bool:
+    """Whether there is such a file, with such a heading."""
+    file, _, anchor = target.partition("#")
+    found = (page.parent / file).resolve() if file else page
+    return found.exists() and (not anchor or anchor in anchors(found))
+
+
+def test_links_lead_somewhere() -> None:
+    assert len(PAGES) > 20
+    assert not {page.name: lost(page) for page in PAGES if lost(page)}
+
+
+OURS = re.compile(r"`((?:benchmarks|data|docs|flows|pipeline|prompts|schemas|src|tests)/[\w./-]*)`")
+
+
+def test_the_files_that_pages_name_are_there() -> None:
+    named = {(page.name, path) for page in PAGES for path in OURS.findall(page.read_text(encoding="utf-8"))}
+    assert len(named) > 20
+    made = ("data/runs", "data/cache")  # by commands
+    assert not {one for one in named if not one[1].startswith(made) and not (REPOSITORY / one[1]).exists()}
+
+
+def test_the_tables_of_stages_are_the_jobs() -> None:
+    """Build, review and mine in the order of their steps, with what each stage reads and writes."""
+    page, settings = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8"), load_settings()
+    jobs = (
+        [*build_benchmark.steps(".", ".", settings), FUNNEL],
+        validate_benchmark.steps(Run("."), settings),
+        [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
+    )
+    tables = re.findall(r"^\| stage \| reads .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert len(tables) == len(jobs)
+    for table, job in zip(tables, jobs, strict=True):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        assert [row[0] for row in rows] == [step.stage.name for step in job]
+        for (name, reads, writes, _), step in zip(rows, job, strict=True):
+            assert {*step.stage.reads, *step.stage.consults} <= set(reads.split(", ")), name
+            assert tuple(writes.split(", ")) == step.stage.writes, name

@@ -5,7 +5,7 @@ import sys
 
 SWALLOWED = """
 import os, signal
-from flows import interrupt
+from darklode.flows import interrupt
 
 interrupt.listen()
 interrupt.check()

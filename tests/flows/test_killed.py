@@ -1,84 +1,96 @@
-"""kill -9 in the middle of every stage: the same command goes on, and the tables are those of an undisturbed run."""
+"""kill -9 at every file that is written: the same command goes on, and the tables are those of an undisturbed run."""
 
 import signal
 import subprocess
-import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 
 import psutil
 import pytest
-from commands import Environment, SampleRun, build_command, built, tables_of, wait_for
 
-from conftest import SAMPLE
-from flows.build_benchmark import steps
-from flows.config import load_settings
-from pipeline.artifacts import Run
+from darklode.flows.build_benchmark import steps
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import (
+    START_SECONDS,
+    Environment,
+    SampleRun,
+    build_command,
+    build_without_prefect,
+    built,
+    mine_without_prefect,
+    tables_of,
+    wait_for,
+)
+from helpers.killing import killed_at_every_write
+from helpers.runs import SAMPLE
 
-pytest_plugins = ["flow_fixtures"]
-pytestmark = pytest.mark.server
-
-# How far into a stage, as a share of the time that it takes undisturbed; the next one is tried where that was too late.
-MOMENTS = (0.7, 0.4, 0.0)
-
-
-def killed_in(stage: str, seconds: float, folder: Path, environment: Environment) -> bool:
-    """Start the build, kill it `seconds` after the stage has begun; whether the stage was still unfinished then."""
-    log = folder.with_suffix(".log")
-    with log.open("wb") as output:
-        process = subprocess.Popen(build_command(folder), env=environment, stdout=output, stderr=output)
-    begun = f"{stage}: ".encode()
-    try:
-        wait_for(lambda: any(line.startswith(begun) for line in log.read_bytes().splitlines()), f"the stage {stage}")
-        time.sleep(seconds)
-    finally:
-        process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, log.read_text()
-    manifest = folder / "manifests" / f"{stage}.json"
-    if manifest.exists():
-        manifest.unlink()
-        return False
-    return True
+SOME_DAYS = [date(2026, 3, number) for number in (1, 2, 3)]
+NEXT_DAY = date(2026, 3, 4)
 
 
-def killed_in_each(stages: Mapping[str, float], folder: Path, environment: Environment) -> str:
-    """Kill a build in one stage after the other, then let it come to its end; returns what it printed at last."""
-    for number, (stage, seconds) in enumerate(stages.items()):
-        moments = [share * seconds for share in MOMENTS[number % 2 :]]
-        assert any(killed_in(stage, moment, folder, environment) for moment in moments), f"{stage} was always complete"
-    return built(build_command(folder), environment)
+def assert_undisturbed(ours: Path, theirs: Path) -> None:
+    """The same tables as another run, and nothing left of unfinished units."""
+    assert tables_of(ours) == tables_of(theirs)
+    assert not [path for path in (ours / "progress").rglob("*") if path.is_file()]
 
 
-def test_killed_in_every_stage(sample_run: SampleRun, served: Environment, tmp_path: Path) -> None:
-    undisturbed = Run(str(sample_run.folder)).manifests()
-    stages = [step.stage.name for step in steps(str(SAMPLE), str(SAMPLE), load_settings())]
-    assert set(stages) == undisturbed.keys() - {"funnel"}
-    chains = {tmp_path / f"run{n}": {name: undisturbed[name].seconds for name in stages[n::2]} for n in range(2)}
-    with ThreadPoolExecutor() as pool:
-        printed = list(pool.map(lambda folder: killed_in_each(chains[folder], folder, served), chains))
-    for folder, text in zip(chains, printed, strict=True):
-        assert "\n✓ triplets " in text
-        assert tables_of(folder) == tables_of(sample_run.folder)
-        assert not [path for path in (folder / "progress").rglob("*") if path.is_file()]
+def test_a_build_is_killed_at_every_write(tmp_path: Path) -> None:
+    assignments = ("audit.bootstrap=50",)
+    settings = load_settings(assignments=assignments)
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    met = killed_at_every_write(killed, assignments=assignments)
+    stages = [step.stage.name for step in steps(str(SAMPLE), str(SAMPLE), settings)]
+    assert [name for name in met if name.startswith("manifests/")] == [f"manifests/{stage}.json" for stage in stages]
+    assert len([name for name in met if name.startswith("progress/search/")]) > 10
+    assert len([name for name in met if name.startswith("progress/judge/")]) > 3
+    assert build_without_prefect(undisturbed, SAMPLE, SAMPLE, settings) == stages
+    assert_undisturbed(killed, undisturbed)
 
 
+def test_a_first_night_and_a_later_one_are_killed_at_every_write(tmp_path: Path) -> None:
+    settings = load_settings()
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    for first, last in ((SOME_DAYS[0], SOME_DAYS[-1]), (NEXT_DAY, NEXT_DAY)):
+        met = killed_at_every_write(killed, first, last)
+        nights = SOME_DAYS if first in SOME_DAYS else [NEXT_DAY]
+        redone = mine_without_prefect(undisturbed, settings, nights)
+        assert [name for name in met if name.startswith("manifests/")] == [
+            f"manifests/{stage}.json" for stage in redone
+        ]
+        assert {"ingest_logs", "click_evidence", "log_queries", "mined_pairs", "mined_triplets"} <= set(redone)
+        assert len([name for name in met if name.startswith("progress/mined_triplets/")]) == len(days_of(undisturbed))
+        assert_undisturbed(killed, undisturbed)
+
+
+def days_of(run: Path) -> list[object]:
+    return Run(str(run)).tables().sql("SELECT DISTINCT date FROM triplets")["date"].to_pylist()
+
+
+@pytest.mark.server
 @pytest.mark.parametrize("moment", ["while the server starts", "in a stage"])
-def test_no_server_outlives_a_killed_command(alone: Environment, tmp_path: Path, moment: str) -> None:
-    log = tmp_path / "log"
+def test_no_server_outlives_a_killed_command_and_the_same_command_goes_on(
+    alone: Environment, sample_run: SampleRun, served: Environment, tmp_path: Path, moment: str
+) -> None:
+    log, run = tmp_path / "log", tmp_path / "run"
     with log.open("wb") as output:
-        process = subprocess.Popen(build_command(tmp_path / "run"), env=alone, stdout=output, stderr=output)
+        process = subprocess.Popen(build_command(run), env=alone, stdout=output, stderr=output)
     family: list[psutil.Process] = []
     try:
         wait_for(lambda: family.extend(psutil.Process(process.pid).children(recursive=True)) or family, "a server")
         if moment == "in a stage":
-            wait_for(lambda: b"clean: " in log.read_bytes(), "the stage clean")
+            wait_for(lambda: b"search: " in log.read_bytes(), "the stage search", START_SECONDS)
             family = psutil.Process(process.pid).children(recursive=True)
     finally:
         process.kill()
-        process.wait()
-    assert any("flows.server" in " ".join(one.cmdline()) for one in family), family
+    assert process.wait() == -signal.SIGKILL, log.read_text()
+    assert any("darklode.flows.server" in " ".join(one.cmdline()) for one in family), family
     _, left = psutil.wait_procs(family, timeout=5)
     for one in left:
         one.kill()
     assert not left
+    if moment == "in a stage":
+        printed = built(build_command(run), served)
+        assert "✓ chunk " in printed
+        assert "\nsearch: not run yet\n✓ search " in printed
+        assert_undisturbed(run, sample_run.folder)

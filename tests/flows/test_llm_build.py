@@ -1,17 +1,17 @@
 """Builds with a language-model judge behind a real socket: killed and continued, and with a key that nobody sees."""
 
+import os
 import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from commands import DARKLODE, Environment, build_command, built, run_command, tables_of, wait_for
-from fake_chat import FakeChat, at_random
 
-from pipeline.artifacts import Run
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import DARKLODE, Environment, build_command, built, run_inside, tables_of, wait_for
+from helpers.fake_chat import FakeChat, at_random
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 KEY = "sk-never-to-be-seen-123"
@@ -112,13 +112,13 @@ def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: E
 
 def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key="sk-another") as server:
-        outcome = run_command(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)
+        outcome = run_inside(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)
     assert outcome.code == 1
     assert "refused the key in JUDGE_KEY" in outcome.err
     assert KEY not in outcome.out + outcome.err
-    stats = run_command([DARKLODE, "judge", "stats", str(undisturbed / "run")], keyed)
+    stats = run_inside([DARKLODE, "judge", "stats", str(undisturbed / "run")], keyed)
     assert KEY not in stats.out + stats.err
-    folders = [undisturbed, tmp_path, Path(keyed["PREFECT_HOME"]).parent]
+    folders = [undisturbed, tmp_path, Path(keyed["PREFECT_HOME"]).parent, Path(os.environ["PREFECT_HOME"])]
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert any(path.suffix == ".db" for path in files), "Prefect's records are among them"
     assert not [path for path in files if KEY.encode() in path.read_bytes()]

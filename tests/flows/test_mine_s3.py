@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from commands import DARKLODE, Environment, built, mine_command, mine_without_prefect, run_command, tables_of
-from s3_server import KEYS, filesystem, s3_server
 
-from conftest import SAMPLE
-from flows.config import load_settings
+from darklode.flows.config import load_settings
+from helpers.commands import DARKLODE, Environment, built, mine_command, mine_without_prefect, run_inside, tables_of
+from helpers.runs import SAMPLE
+from helpers.s3_server import KEYS, filesystem, s3_server
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 LOG, OUT = "s3://clicks/search/log", "s3://clicks/some/run"
@@ -51,7 +50,7 @@ def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Pat
     assert tables == tables_of(local)
     assert len([name for name in tables if name.startswith("triplets/tenant=")]) > 10
 
-    shown = run_command([DARKLODE, "status", OUT], s3)
+    shown = run_inside([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")
     assert re.search(r"^ingest_logs +the log's files changed", shown.out, re.M)  # the days that were not asked for yet
     assert shown.out.count(" stands ") == 12

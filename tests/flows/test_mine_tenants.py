@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commands import mine_without_prefect, tables_of
 
-from flows.config import load_settings
-from pipeline.artifacts import Run
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import mine_without_prefect, tables_of
 
 ACME, BIRCH = "acme", "birch"
 BOTH = (ACME, BIRCH)

@@ -5,15 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import Environment, built, mine_command, mine_without_prefect
 
-from conftest import SHARED
-from flows.config import load_settings
-from pipeline.artifacts import Run
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import Environment, built, mine_command, mine_without_prefect
+from helpers.runs import SHARED
 
 UBI = SHARED / "collections" / "ubi-esci-sample"
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.skipif(not UBI.is_dir(), reason=f"{UBI} is not there")
 
 CLICKED = """

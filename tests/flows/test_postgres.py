@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Environment, answers, background, clone, free_port, run_command, tables_of, wait_for
-from compose_file import compose
 
-pytest_plugins = ["flow_fixtures"]
-pytestmark = pytest.mark.server
+from helpers.commands import Environment, answers, background, clone, free_port, run_command, tables_of, wait_for
+from helpers.compose_file import compose
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 PASSWORD = "0123456789abcdef"

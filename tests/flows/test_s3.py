@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow.fs as pafs
 import pytest
-from commands import DARKLODE, Environment, SampleRun, build_command, built, run_command, tables_of
-from s3_server import KEYS, filesystem, s3_server
 
-from pipeline.artifacts import Run
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import DARKLODE, Environment, SampleRun, build_command, built, run_inside, tables_of
+from helpers.s3_server import KEYS, filesystem, s3_server
 
-pytest_plugins = ["flow_fixtures"]
 pytestmark = pytest.mark.server
 
 OUT = "s3://bucket/some/run"
@@ -54,15 +53,15 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
 
     page = first["report.html"]
     assert page.count(b"<figure") > 20
-    reported = run_command([DARKLODE, "report", OUT], s3)
+    reported = run_inside([DARKLODE, "report", OUT], s3)
     assert (reported.code, reported.out, reported.err) == (0, f"{OUT}/report.html\n", "")
     assert objects(s3)["report.html"] == page
 
-    shown = run_command([DARKLODE, "status", OUT], s3)
+    shown = run_inside([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.count(" stands ") == 12
     counted = "SELECT count(*) AS n FROM triplets t JOIN chunks c ON (c.tenant, c.chunk_id) = (t.tenant, t.positive_id)"
-    asked = run_command([DARKLODE, "query", OUT, counted, "--format", "json"], s3)
+    asked = run_inside([DARKLODE, "query", OUT, counted, "--format", "json"], s3)
     assert (asked.code, asked.err) == (0, "")
     local = Run(str(sample_run.folder)).tables()
     assert json.loads(asked.out) == local.sql(counted).to_pylist() == [{"n": local.rows("triplets")}]
@@ -79,7 +78,7 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
     ids=["no run", "no bucket", "no name", "a key"],
 )
 def test_a_wrong_place_on_s3_is_one_line(s3: Environment, out: str, message: str) -> None:
-    shown = run_command([DARKLODE, "query", out, "SELECT 1"], s3)
+    shown = run_inside([DARKLODE, "query", out, "SELECT 1"], s3)
     assert (shown.code, shown.out) == (1, "")
     assert re.fullmatch(rf"error: [^\n]*{re.escape(message)}[^\n]*\n", shown.err), shown.err
     assert SECRET not in shown.err

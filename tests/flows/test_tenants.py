@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from commands import build_without_prefect
 
-from flows.config import load_settings
-from pipeline.artifacts import Run
-from schemas.mined_tables import MINED_TABLES
-from schemas.review_tables import REVIEW_TABLES
-from schemas.tables import TABLES
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.mined_tables import MINED_TABLES
+from darklode.schemas.review_tables import REVIEW_TABLES
+from darklode.schemas.tables import TABLES
+from helpers.commands import build_without_prefect
 
 ACME, BIRCH = "acme", "birch"
 MARKERS = {ACME: "acmeonly", BIRCH: "birchonly"}

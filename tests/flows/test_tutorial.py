@@ -6,17 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tutorial
-from commands import DARKLODE, Environment, background, run_command, wait_for
 from playwright.sync_api import Browser
 
-from conftest import SAMPLE
-from pipeline.artifacts import Run, Store
-from pipeline.export import FORMATS
-from pipeline.review import Journal, standing
-from pipeline.views import query
-
-pytest_plugins = ["flow_fixtures", "browser"]
+from darklode.pipeline.base.artifacts import Run, Store
+from darklode.pipeline.base.views import query
+from darklode.pipeline.export.formats import EXPORTS
+from darklode.pipeline.validate.review.journal import Journal, standing
+from helpers import tutorial
+from helpers.commands import DARKLODE, Environment, background, run_command, wait_for
+from helpers.runs import SAMPLE
 
 PAIRS = 10
 ADDRESS = re.compile(r"http://127\.0\.0\.1:8765/\S+/")
@@ -34,6 +32,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_tutorial_works_as_it_stands(repository: Path, alone: Environment, browser: Browser) -> None:
     for words in tutorial.commands():
         assert words[0] == "darklode"
@@ -45,7 +44,9 @@ def test_the_tutorial_works_as_it_stands(repository: Path, alone: Environment, b
         assert (outcome.code, outcome.err) == (0, ""), (words, outcome)
         check(words, outcome.out, repository)
     assert labelled(repository) == PAIRS
-    assert sorted(path.name for path in (repository / "out").iterdir()) == sorted([*FORMATS, "public", "withheld"])
+    assert sorted(path.name for path in (repository / "out").iterdir()) == sorted(
+        [*EXPORTS.own(), "public", "withheld"]
+    )
 
 
 def check(words: list[str], printed: str, repository: Path) -> None:

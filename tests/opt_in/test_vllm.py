@@ -20,33 +20,35 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import judge_tables
 import numpy as np
 import pyarrow as pa
 import pytest
-from hash_encoder import content_hash
 
-from conftest import put
-from flows.build_benchmark import record
-from flows.config import load_settings
-from pipeline.artifacts import Run
-from pipeline.errors import DarklodeError, MissingPart
-from pipeline.judges.asker import Answered
-from pipeline.judges.batch import unjudged
-from pipeline.judges.http import Http, Response
-from pipeline.judges.ledger import Ledger
-from pipeline.judges.llm import LlmJudge
-from pipeline.judges.logprobs import label_probabilities
-from pipeline.judges.metrics import PrefixCache
-from pipeline.judges.port import PAIRS, REPLIES
-from pipeline.judges.prompt import Asked
-from pipeline.judges.remembering import Remembered
-from schemas.settings import JudgeSettings
+from darklode.flows.config import load_settings
+from darklode.flows.runs import record
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.remote.endpoint import Http
+from darklode.pipeline.base.remote.faults import Response
+from darklode.pipeline.base.remote.prefix_cache import PrefixCache
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.llm.batch import unjudged
+from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.reading import label_probabilities
+from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
+from darklode.schemas.settings import Settings
+from helpers import judge_tables
+from helpers.hash_encoder import content_hash
+from helpers.runs import put
 
 URL = os.environ.get("DARKLODE_VLLM_URL", "").rstrip("/")
 VLLM = os.environ.get("DARKLODE_VLLM", "")
 ROOT = URL.removesuffix("/v1")
 OPTIONS = shlex.split(os.environ.get("DARKLODE_VLLM_OPTIONS", ""))
+CHAT = f"{URL}/chat/completions"
 KEY = "DARKLODE_VLLM_KEY"
 HEADERS = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
 
@@ -86,7 +88,7 @@ def judge_of(model: dict[str, Any]) -> Callable[..., LlmJudge]:
     """Makes a judge on the server from settings that differ."""
 
     def make(**changed: Any) -> LlmJudge:
-        return LlmJudge(JudgeSettings.model_validate(judge_settings(model["id"]) | changed))
+        return LlmJudge(LlmSettings.model_validate(judge_settings(model["id"]) | changed))
 
     return make
 
@@ -116,13 +118,13 @@ def pairs_of(queries: Sequence[str] = QUERIES, chunks: Sequence[str] = CHUNKS) -
     return pa.Table.from_pylist(rows, PAIRS)
 
 
-async def collect(replies: AsyncIterator[Answered]) -> list[Answered]:
+async def collect(replies: AsyncIterator[ReplyBatch]) -> list[ReplyBatch]:
     return [some async for some in replies]
 
 
 def ask(judge: LlmJudge, pairs: pa.Table) -> list[dict[str, Any]]:
     """Replies in the order of the pairs; each pair has exactly one."""
-    came = asyncio.run(collect(judge.ask(pairs)))
+    came = asyncio.run(collect(judge.stream(pairs)))
     rows = np.concatenate([some.rows for some in came])
     assert sorted(rows.tolist()) == list(range(pairs.num_rows))
     replies = pa.concat_tables([some.replies for some in came])
@@ -134,7 +136,7 @@ def ask(judge: LlmJudge, pairs: pa.Table) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def client() -> AsyncIterator[Http]:
     """The judge's own client."""
-    http = Http(f"{URL}/chat/completions", HEADERS, SECONDS)
+    http = Http((CHAT,), HEADERS, SECONDS, "judge")
     yield http
     await http.close()
 
@@ -144,7 +146,7 @@ def completion(body: bytes) -> dict[str, Any]:
 
     async def post() -> Response:
         async with client() as http:
-            return await http.post(body)
+            return await http.post(CHAT, body)
 
     response = asyncio.run(post())
     assert response.status == 200, response.content
@@ -175,11 +177,11 @@ def wait_until(done: Callable[[], bool], reason: str) -> None:
 def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mode: str, prompt: str) -> None:
     judge, pairs = judge_of(mode=mode, prompt=prompt), pairs_of()
     assert f":{prompt}-1:{mode}+logprobs:" in judge.judge_id
-    grades = judge.asking.prompt.head.labels
+    grades = judge.template.prompt.head.labels
     for said in ask(judge, pairs):
         assert (said["error"], said["truncated"]) == (None, False), said
         label = said["raw_reply"] if mode == "choice" else json.loads(said["raw_reply"])["label"]
-        assert said["relevant"] == (grades[label] >= judge.asking.prompt.head.relevant_from)
+        assert said["relevant"] == (grades[label] >= judge.template.prompt.head.relevant_from)
         assert 0 <= said["probability"] <= 1
         assert said["prompt_tokens"] > said["completion_tokens"] > 0
         assert said["grade"] == (grades[label] if prompt == "graded" else None)
@@ -188,9 +190,9 @@ def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mod
 
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
 def test_the_probabilities_of_the_labels_sum_to_one(judge_of: Callable[..., LlmJudge], prompt: str) -> None:
-    asking = judge_of(mode="choice", prompt=prompt).asking
-    user, _ = asking.shown(Asked(QUERIES[0], None, None, CHUNKS[0]), 2048)
-    tokens, labels = completion(asking.body(user))["choices"][0]["logprobs"]["content"], asking.prompt.labels
+    template = judge_of(mode="choice", prompt=prompt).template
+    user, _ = template.shown(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
+    tokens, labels = completion(template.body(user))["choices"][0]["logprobs"]["content"], template.prompt.labels
     likely = {one["token"]: math.exp(one["logprob"]) for one in tokens[0]["top_logprobs"] if one["logprob"] > -100}
     assert sum(likely.values()) == pytest.approx(1, abs=0.001)
     assert all(any(label.startswith(token) for label in labels) for token in likely), likely
@@ -269,7 +271,7 @@ def test_a_judge_that_leaves_in_the_middle_leaves_no_work_behind(judge_of: Calla
     ended = metric("request_success_total")
 
     async def leave() -> int:
-        replies = judge.ask(many)
+        replies = judge.stream(many)
         some = await anext(replies)
         assert judge.counters.in_flight > 0
         await replies.aclose()
@@ -294,7 +296,7 @@ def test_a_disconnect_ends_a_long_call_and_the_next_is_served(
 
     async def leave() -> None:
         async with client() as http:
-            call = asyncio.create_task(http.post(json.dumps(long | {"max_tokens": most}).encode()))
+            call = asyncio.create_task(http.post(CHAT, json.dumps(long | {"max_tokens": most}).encode()))
             while await asyncio.to_thread(metric, "num_requests_running") == 0:
                 assert not call.done(), call.result()
                 await asyncio.sleep(0.02)
@@ -314,9 +316,9 @@ def test_a_disconnect_ends_a_long_call_and_the_next_is_served(
 def a_run(folder: Path, name: str) -> Run:
     """A run that has a pool of all queries with all chunks, and no verdicts."""
     chosen = load_settings(assignments=[f"cache.root={folder / 'cache'}"])
-    chosen = chosen.model_copy(update={"judge": JudgeSettings.model_validate(judge_settings(name))})
+    chosen = Settings.model_validate(chosen.model_dump() | {"judge": judge_settings(name)})
     run = Run(str(folder / "run"))
-    record(run, "docs", "queries.txt", chosen)
+    record(run, {"docs": "docs", "queries": "queries.txt"}, chosen)
     queries = {f"q{number}": text for number, text in enumerate(QUERIES)}
     chunks = {f"c{number}": text for number, text in enumerate(CHUNKS)}
     put(run, "queries", judge_tables.queries("t", queries))
@@ -366,7 +368,7 @@ def test_batch_files_go_through_vllm_run_batch_and_back(
     (rest,) = unjudged(tables, ledger, judge.judge_id)
     assert (rest["query"].to_pylist(), rest["text"].to_pylist()) == ([QUERIES[1]], [CHUNKS[1]])
     every = pa.concat_tables(list(unjudged(tables, Ledger(str(tmp_path / "empty")), judge.judge_id)))
-    verdicts = asyncio.run(Remembered(judge, ledger).judge(every)).to_pylist()
+    verdicts = asyncio.run(LedgerJudge(judge, ledger).judge(every)).to_pylist()
     assert judge.counters.answered == 1, "only the call that failed is asked again"
     assert [said["error"] for said in verdicts] == [None] * 12
     assert all(0 <= said["probability"] <= 1 for said in verdicts)

@@ -5,14 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import statistics
-from pipeline.report.bars import stacked
-from pipeline.report.drawing import Cell, Chart, Matrix
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.scale import Scale
-from pipeline.report.source import Source
-from pipeline.report.whiskers import Estimate, whiskers
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.charts import Whisker, stacked, whiskers
+from darklode.pipeline.report.drawing import AxisScale, Cell, Chart, Matrix
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 TENANTS = 6
 DEPTHS = 10
@@ -45,10 +43,10 @@ def _dots(rows: list[dict[str, Any]], measure: str, title: str, tone: str) -> Ch
     return whiskers([_estimate(row, measure, several=len(scopes) > 1) for row in drawn], title, tone, note)
 
 
-def _estimate(row: dict[str, Any], measure: str, *, several: bool) -> Estimate:
+def _estimate(row: dict[str, Any], measure: str, *, several: bool) -> Whisker:
     middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
     group = (row["tenant"] or "all tenants") if several else ""
-    return Estimate(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
+    return Whisker(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
 
 
 def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
@@ -56,19 +54,19 @@ def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
     columns = [column.to_pylist() for column in table.columns[1:]]  # in the order of the names, as the rows are
     pairs = [(one, other) for one in range(len(names)) for other in range(len(names))]
     known = [columns[other][one] for one, other in pairs if one != other and columns[other][one] is not None]
-    shades = Scale(min(known, default=0), max(known, default=1))
+    shades = AxisScale(min(known, default=0), max(known, default=1))
     cells = [_cell(names[one], names[other], columns[other][one], shades) for one, other in pairs]
     return [Matrix(names, [cells[place : place + len(names)] for place in range(0, len(cells), len(names))])]
 
 
-def _cell(one: str, other: str, jaccard: float | None, shades: Scale) -> Cell:
+def _cell(one: str, other: str, jaccard: float | None, shades: AxisScale) -> Cell:
     if jaccard is None:
         return Cell("–", None, f"{one} and {other}: neither found any")
     depth = None if one == other else min(DEPTHS - 1, int(shades.at(jaccard) * DEPTHS / 100))
     return Cell(f"{jaccard:.2f}", depth, f"{one} and {other}: {jaccard:.3f}")
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "audit",
     "Retrievers",
     (

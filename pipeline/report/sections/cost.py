@@ -5,13 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.report.drawing import Bar, Chart, Row
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import UNKNOWN, duration
-from pipeline.report.scale import Scale
-from pipeline.report.source import Source
-from pipeline.report.standing import COMPLETE, standing
-from pipeline.retrieval import retrieval_of
+from darklode.pipeline.report.drawing import AxisScale, Bar, Chart, Row
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import UNKNOWN, duration
+from darklode.pipeline.report.source import COMPLETE, Source, standing
+from darklode.pipeline.retrieve.search import retrieval_of
 
 STAGES = pa.schema(
     [("stage", pa.string()), ("state", pa.string()), ("seconds", pa.float64()), ("finished", pa.string())]
@@ -49,12 +47,12 @@ def _stages(source: Source) -> pa.Table:
 def _seconds(table: pa.Table, _source: Source) -> list[Chart]:
     rows = table.to_pylist()
     known = [row["seconds"] for row in rows if row["seconds"] is not None]
-    scale = Scale.up_to(max(known, default=0))
+    scale = AxisScale.up_to(max(known, default=0))
     drawn = [_stage(row, scale) for row in rows]
     return [Chart(drawn, scale.axis("seconds"), title=f"{duration(sum(known))} in all")]
 
 
-def _stage(row: dict[str, Any], scale: Scale) -> Row:
+def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
     note = "" if row["state"] == COMPLETE else row["state"]
     if row["seconds"] is None:
         return Row(row["stage"], (), "–", note)
@@ -66,7 +64,7 @@ def _cost(source: Source) -> pa.Table:
     members = source.tables.rows("panel_verdicts") > 0
     found = source.tables.sql(TOKENS.format(table="panel_verdicts" if members else "verdicts")).to_pylist()
     judge = source.settings.judge
-    prices = (0.0, 0.0) if members else (judge.prompt_price_per_million, judge.completion_price_per_million)
+    prices = (0.0, 0.0) if members else judge.prices()
     rows = [_judge(row, *prices) for row in found] + list(_encoders(source))
     return pa.Table.from_pylist(rows, COST)
 
@@ -84,11 +82,12 @@ def _encoders(source: Source) -> Iterator[dict[str, Any]]:
     """What the latest search embedded; where no price is set, what it cost is not known."""
     search = source.manifests.get("search")
     for name, work in (search.facts.get("embedding", {}) if search else {}).items():
-        price = getattr(source.settings.encoders.get(name), "price_per_million", 0)
-        yield {"what": f"embedding for {name}", "asked": work["encoded"], "cost": work["cost"] if price else None}
+        encoder = source.settings.encoders.get(name)
+        priced = encoder is not None and encoder.price() > 0
+        yield {"what": f"embedding for {name}", "asked": work["encoded"], "cost": work["cost"] if priced else None}
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "cost",
     "Time and cost",
     (

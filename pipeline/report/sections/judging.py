@@ -2,14 +2,12 @@
 
 import pyarrow as pa
 
-from pipeline import statistics
-from pipeline.report.bars import Bin, Histogram, histograms, stacked
-from pipeline.report.drawing import Chart, Drawing, Facts, Rule
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number, share
-from pipeline.report.scale import Scale
-from pipeline.report.source import Source
-from pipeline.report.thresholds import thresholds
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
+from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number, share
+from darklode.pipeline.report.source import Source, thresholds
 
 BINS = 20
 MOST_THRESHOLDS = 4
@@ -38,7 +36,7 @@ NULLS = f"""
 
 
 def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
-    scale = Scale(0, 1)
+    scale = AxisScale(0, 1)
     ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
     bins = [Bin(scale.at(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends]
     series = []
@@ -49,7 +47,7 @@ def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
     return [histograms(bins, series, scale.axis("probability of being relevant", 10), _rules(source, scale))]
 
 
-def _rules(source: Source, scale: Scale) -> list[Rule]:
+def _rules(source: Source, scale: AxisScale) -> list[Rule]:
     found = thresholds(source).to_pylist()[:MOST_THRESHOLDS]
     return [
         Rule(
@@ -73,7 +71,7 @@ def _judges(table: pa.Table, _source: Source) -> list[Chart]:
     return [stacked(table, "judge_id", said, axis="pairs", most=8)]
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "judging",
     "Verdicts",
     (

@@ -2,13 +2,12 @@
 
 import pyarrow as pa
 
-from pipeline.mining import statistics
-from pipeline.mining.drift import drift
-from pipeline.report.bars import stacked
-from pipeline.report.days import evidence
-from pipeline.report.drawing import Chart
-from pipeline.report.figure import Figure, Section
-from pipeline.report.source import Source
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.caveats import drift
+from darklode.pipeline.report.charts import evidence, stacked
+from darklode.pipeline.report.drawing import Chart
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.source import Source
 
 DAYS = 120
 BY_TENANT = """
@@ -52,7 +51,7 @@ def _drift(source: Source) -> pa.Table:
     return pa.Table.from_pylist([vars(one) | {"flagged": abs(one.change) > bound} for one in found], DRIFT)
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "mining",
     "The search log",
     (
@@ -80,7 +79,7 @@ SECTION = Section(
             "mined-triplets",
             "Triplets by source",
             "Own evidence is a query's own clicks and ranked documents; lent evidence came from an associated query.",
-            lambda source: statistics.sources(source.tables),
+            lambda source: statistics.triplet_tiers(source.tables),
             _by_source,
             ("mined_pairs", "triplets"),
         ),
@@ -89,7 +88,7 @@ SECTION = Section(
             "Associations",
             "Queries that borrow, and from how many others; those beyond the cap (associate.max_per_query) lend "
             "nothing.",
-            lambda source: statistics.graph(source.tables, source.settings.associate.max_per_query),
+            lambda source: statistics.lenders(source.tables, source.settings.associate.max_per_query),
             needs=("associations",),
         ),
         Figure(

@@ -6,13 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import statistics
-from pipeline.funnel import funnel_of
-from pipeline.report.drawing import Axis, Bar, Chart, Row
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.scale import Scale
-from pipeline.report.source import Source
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Row
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.funnel import funnel_of
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 REASONS = 4
 
@@ -41,7 +40,7 @@ def _counted(step: dict[str, Any]) -> str | None:
 
 
 def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
-    scale = Scale(0, max(step["rows_in"] for step in steps))
+    scale = AxisScale(0, max(step["rows_in"] for step in steps))
     for step in steps:
         came, went, unit = step["rows_in"], step["rows_out"], step["unit_out"]
         if _counted(step) is None:
@@ -62,7 +61,7 @@ def _reasons(step: dict[str, Any]) -> str:
     return " · ".join([*named, f"{left} more"] if left > 0 else named)
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "overview",
     "From what came in to what came out",
     (
@@ -71,7 +70,7 @@ SECTION = Section(
             "Funnel",
             "Each step's bar is what came in: the dark part went on, the pale part was dropped for the reasons below "
             "it; steps that count the same thing share a scale.",
-            lambda source: funnel_of(source.manifests).drop_columns(["position"]),
+            lambda source: funnel_of(source.manifests, list(source.stages)).drop_columns(["position"]),
             _funnel,
             wide=True,
             most=200,

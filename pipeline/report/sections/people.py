@@ -4,11 +4,12 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from pipeline import agreement, statistics
-from pipeline.report.drawing import Point, Square
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number, share
-from pipeline.report.source import Source
+from darklode.pipeline.judge import panel as agreement
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.drawing import Point, Square
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number, share
+from darklode.pipeline.report.source import Source
 
 TENANTS = 6
 AGREEMENT = """
@@ -42,7 +43,7 @@ def _curves(table: pa.Table, _source: Source) -> list[Square]:
     return found[:TENANTS]
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "people",
     "The judge against people",
     (

@@ -2,13 +2,12 @@
 
 import pyarrow as pa
 
-from pipeline import statistics
-from pipeline.report.bars import Bin, Histogram, histograms, stacked
-from pipeline.report.drawing import Chart, Facts
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.scale import Scale, whole_step
-from pipeline.report.source import Source
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
+from darklode.pipeline.report.drawing import AxisScale, Chart, Facts, whole_step
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 BINS = 24
 
@@ -29,7 +28,7 @@ def _sizes(source: Source) -> pa.Table:
 
 def _histogram(table: pa.Table, _source: Source) -> list[Chart]:
     rows = table.to_pylist()
-    scale = Scale.up_to(max(row["candidates_to"] for row in rows))
+    scale = AxisScale.up_to(max(row["candidates_to"] for row in rows))
     width = max(row["candidates_to"] - row["candidates_from"] + 1 for row in rows)
     bins = [
         Bin(
@@ -51,7 +50,7 @@ def _facts(table: pa.Table, _source: Source) -> list[Facts]:
     return [Facts([(name, number(row[name])) for name in ("queries", "min", "median", "mean", "max")])]
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "pool",
     "Pool",
     (

@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 
-from pipeline import statistics
-from pipeline.report.bars import Histogram, histograms, whole_bins
-from pipeline.report.drawing import Chart
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.source import Source
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.charts import Histogram, histograms, whole_bins
+from darklode.pipeline.report.drawing import Chart
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 MOST_POSITIVES = 30
 """Queries with more share a bin."""
@@ -38,7 +38,7 @@ def _positives(table: pa.Table, _source: Source) -> list[Chart]:
     return [histograms(bins, [Histogram("queries", "a", queries, "queries", f"{number(none)} without any")], axis)]
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "positives",
     "Positives",
     (

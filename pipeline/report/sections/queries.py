@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
-from pipeline.report.bars import Histogram, histograms, stacked, whole_bins
-from pipeline.report.drawing import Chart, Quote, Quotes, Text
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.source import Source
+from darklode.pipeline.report.charts import Histogram, histograms, stacked, whole_bins
+from darklode.pipeline.report.drawing import Chart, Quote, Quotes, Text
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 LONGEST = 30
 """Longer queries share a bin."""
@@ -104,7 +104,7 @@ def _largest(table: pa.Table, _source: Source) -> list[Quotes]:
     ]
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "queries",
     "Queries",
     (

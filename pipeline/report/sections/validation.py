@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import validated
-from pipeline.report.drawing import Chart, Quote, Quotes, Text
-from pipeline.report.figure import Figure, Section
-from pipeline.report.numbers import number
-from pipeline.report.source import Source
-from pipeline.report.whiskers import Estimate, whiskers
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.charts import Whisker, whiskers
+from darklode.pipeline.report.drawing import Chart, Quote, Quotes, Text
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
 
 READ = 10
 SCOPES = 24
@@ -35,18 +35,18 @@ def _figures(table: pa.Table, _source: Source) -> list[Chart]:
     return [whiskers(found, *MEASURES[measure]) for measure, found in drawn.items() if found]
 
 
-def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Estimate]:
+def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Whisker]:
     for row in rows:
         middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
         if None in (middle, low, high):
             continue
         of = f"{number(row['labelled'])} labelled pairs"
         if row["retriever"] is not None:
-            yield Estimate(row["retriever"], middle, low, high, of, "by retriever")
+            yield Whisker(row["retriever"], middle, low, high, of, "by retriever")
         elif row["tenant"] is not None:
-            yield Estimate(row["tenant"], middle, low, high, of, "by tenant")
+            yield Whisker(row["tenant"], middle, low, high, of, "by tenant")
         else:
-            yield Estimate("all pairs", middle, low, high, of)
+            yield Whisker("all pairs", middle, low, high, of)
 
 
 def _quotes(table: pa.Table, _source: Source) -> list[Quotes]:
@@ -61,7 +61,7 @@ def _quote(row: dict[str, Any]) -> Quote:
     return Quote(row["query"], (row["tenant"], row["kind"]), [Text(role, row["chunk"], note)], reasons)
 
 
-SECTION = Section(
+SECTION = FigureSection(
     "validation",
     "The judge against its reviewers",
     (
@@ -77,7 +77,7 @@ SECTION = Section(
             "Labelled pairs",
             "What the judge said of them (rows), against what people did (columns); the sample holds more of the "
             "judge's positives than the run.",
-            lambda source: validated.confusion(source.tables),
+            lambda source: statistics.confusion(source.tables),
             needs=("validation",),
         ),
         Figure(
@@ -96,7 +96,7 @@ SECTION = Section(
             "The threshold that fits best",
             "The one in force and the one of the highest kappa; fitted_kappa flatters, cross_validated_kappa is what "
             "to expect of new queries.",
-            lambda source: validated.thresholds(source.tables),
+            lambda source: statistics.fitted_thresholds(source.tables),
             needs=("validation",),
             wide=True,
         ),
@@ -104,7 +104,7 @@ SECTION = Section(
             "reviewer-agreement",
             "Agreement between reviewers",
             "Cohen's kappa of each two, Krippendorff's alpha of all: where people differ, no judge can please them.",
-            lambda source: validated.reviewers(source.tables),
+            lambda source: statistics.reviewers(source.tables),
             needs=("reviewer_agreement",),
             wide=True,
             most=20,
@@ -113,7 +113,7 @@ SECTION = Section(
             "disagreements",
             "Where judge and people differ",
             "Those that stand for most pairs of the run first. Read them: who is right?",
-            lambda source: validated.disagreements(source.tables, READ),
+            lambda source: statistics.disagreements(source.tables, READ),
             _quotes,
             ("disagreements", "queries", "chunks"),
             wide=True,

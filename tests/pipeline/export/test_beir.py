@@ -5,12 +5,12 @@ from urllib.parse import unquote
 
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
-from finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.export import export
-from schemas.tables import QRELS
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.export.formats import export
+from darklode.schemas.tables import QRELS
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
+from helpers.runs import put
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # beir leaves the closing to Python
 

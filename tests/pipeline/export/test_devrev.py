@@ -4,13 +4,13 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, config, load_dataset
-from finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.errors import ExportError
-from pipeline.export import export
-from schemas.tables import QRELS
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.formats import export
+from darklode.schemas.tables import QRELS
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
+from helpers.runs import put
 
 CONFIGS = (("annotated_queries", "train"), ("knowledge_base", "corpus"), ("test_queries", "test"))
 

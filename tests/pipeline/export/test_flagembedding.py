@@ -5,15 +5,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
-from finished_run import FUSED, QUERY_TEXTS, TENANTS, finished_run
-from FlagEmbedding.abc.finetune.embedder.AbsArguments import AbsEmbedderDataArguments
-from FlagEmbedding.abc.finetune.embedder.AbsDataset import AbsEmbedderTrainDataset
-from triplet_rows import triplet_rows
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.errors import ExportError
-from pipeline.export import export, grouped
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export import grouped
+from darklode.pipeline.export.formats import export
+from helpers.finished_run import FUSED, QUERY_TEXTS, TENANTS, finished_run
+from helpers.runs import put
+from helpers.triplet_rows import triplet_rows
 
 SIZE = 4
 
@@ -26,14 +25,18 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_bytes().decode().split("\n")[:-1]]
 
 
-def groups(file: Path, cache: Path) -> AbsEmbedderTrainDataset:
+def groups(file: Path, cache: Path) -> Any:
     """What FlagEmbedding trains on: groups of SIZE passages, a positive first, with the teacher's scores."""
+    from FlagEmbedding.abc.finetune.embedder.AbsArguments import AbsEmbedderDataArguments
+    from FlagEmbedding.abc.finetune.embedder.AbsDataset import AbsEmbedderTrainDataset
+
     given = AbsEmbedderDataArguments(
         train_data=[str(file)], cache_path=str(cache), train_group_size=SIZE, knowledge_distillation=True
     )
     return AbsEmbedderTrainDataset(given, tokenizer=None)
 
 
+@pytest.mark.slow
 def test_each_query_is_one_row_that_its_reader_takes(tmp_path: Path) -> None:
     export(finished_run(str(tmp_path / "run")), "flagembedding", tmp_path / "out")
     for split, query in (("train", 0), ("validation", 2)):

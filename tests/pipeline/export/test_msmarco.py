@@ -5,12 +5,12 @@ from urllib.parse import unquote
 
 import ir_measures
 import pytest
-from finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run
-from triplet_rows import triplet_rows
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.export import export
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.export.formats import export
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run
+from helpers.runs import put
+from helpers.triplet_rows import triplet_rows
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import config, load_dataset
-from finished_run import QUERY_TEXTS, finished_run
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.errors import ExportError
-from pipeline.export import export
-from schemas.tables import TRIPLETS
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.formats import export
+from darklode.schemas.tables import TRIPLETS
+from helpers.finished_run import QUERY_TEXTS, finished_run
+from helpers.runs import put
 
 
 @pytest.fixture

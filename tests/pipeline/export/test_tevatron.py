@@ -9,13 +9,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
-from finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
-from tevatron.datasets.preprocessor import TrainPreProcessor
-from triplet_rows import triplet_rows
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.export import export
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.export.formats import export
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, TENANTS, finished_run
+from helpers.runs import put
+from helpers.triplet_rows import triplet_rows
 
 TEXTS = dict(zip(CHUNK_IDS, ("one\n\n- a list\ttab", 'He said "no"', "naïve ☃ \\n", "plain"), strict=True))
 
@@ -26,6 +25,8 @@ def load(file: Path, tmp_path: Path) -> Dataset:
 
 def train_v1(row: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     """The query, its positives and its negatives, as Tevatron 1 tokenizes them."""
+    from tevatron.datasets.preprocessor import TrainPreProcessor
+
     read = TrainPreProcessor(Letters(), 999, 999)(row)
     return "".join(read["query"]), *(["".join(one) for one in read[kind]] for kind in ("positives", "negatives"))
 
@@ -43,6 +44,7 @@ def train_v2(row: dict[str, Any], corpus: dict[str, str]) -> tuple[str, list[str
     return row["query_text"], *passages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "query"), [("train", 0), ("validation", 2)])
 def test_both_layouts_give_the_same_training_rows(split: str, query: int, tmp_path: Path) -> None:
     export(finished_run(str(tmp_path / "run")), "tevatron", tmp_path / "out")

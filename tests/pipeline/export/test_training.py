@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from triplet_rows import triplet_rows
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.export import export
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.export.formats import export
+from helpers.runs import put
+from helpers.triplet_rows import triplet_rows
 
 pytest.importorskip("accelerate", reason="accelerate, which SentenceTransformerTrainer asks for, is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-sentence_transformers = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-losses = pytest.importorskip("sentence_transformers.losses")
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+pytestmark = pytest.mark.slow
 
 STEPS = 3
 BATCH = 2
@@ -46,12 +46,16 @@ def model(tmp_path: Path) -> SentenceTransformer:
     transformers.set_seed(7)
     transformers.BertModel(config).save_pretrained(folder)
     transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    sentence_transformers = pytest.importorskip("sentence_transformers")  # seconds, which `make test` does not wait
     built: SentenceTransformer = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     return built
 
 
 def train(model: SentenceTransformer, rows: Any, folder: Path) -> tuple[list[int], list[float]]:
     """Take STEPS optimizer steps; the numbers of texts that each step's loss was given per row, and the losses."""
+    import sentence_transformers
+    from sentence_transformers.sentence_transformer import losses
+
     columns: list[int] = []
 
     class Counting(losses.MultipleNegativesRankingLoss):

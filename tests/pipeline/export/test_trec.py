@@ -3,13 +3,13 @@ from pathlib import Path
 
 import ir_measures
 import pytest
-from finished_run import CHUNK_IDS, JUDGED, QUERY_IDS, TENANTS, finished_run
 from ir_measures import Judged, R, nDCG
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.export import export
-from schemas.tables import RANKINGS
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.export.formats import export
+from darklode.schemas.tables import RANKINGS
+from helpers.finished_run import CHUNK_IDS, JUDGED, QUERY_IDS, TENANTS, finished_run
+from helpers.runs import put
 
 
 @pytest.fixture

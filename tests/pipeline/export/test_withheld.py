@@ -9,14 +9,15 @@ from urllib.parse import quote
 import ir_measures
 import pyarrow.parquet as pq
 import pytest
-from finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, SPLITS, TENANTS, WITHOUT_POSITIVES, finished_run
 
-from conftest import put
-from pipeline.artifacts import Run
-from pipeline.errors import ExportError
-from pipeline.export import FORMATS, export
-from pipeline.export.withheld import WITHHOLDABLE
-from schemas.tables import QRELS
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.formats import EXPORTS, export, format_of
+from darklode.schemas.tables import QRELS
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, SPLITS, TENANTS, WITHOUT_POSITIVES, finished_run
+from helpers.runs import put
+
+WITHHOLDABLE = [name for name in EXPORTS.own() if format_of(name).test_labels]
 
 Pair = tuple[str, int, int]
 """Tenant, query and chunk."""
@@ -95,7 +96,7 @@ def test_no_pair_of_the_test_split_is_in_the_public_folder(name: str, finished: 
     assert files == sorted(path for to in ("public", "kept") for path in (tmp_path / to).rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - set(WITHHOLDABLE)))
+@pytest.mark.parametrize("name", [name for name in EXPORTS.own() if name not in WITHHOLDABLE])
 def test_a_format_without_test_labels_has_none_and_withholds_none(name: str, finished: Run, tmp_path: Path) -> None:
     export(finished, name, tmp_path / "whole")
     assert leaks(tmp_path / "whole") == {}

@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_ingesting import at, logs_of
 
-from pipeline.ingest import columnar, pieces, staging
+from darklode.pipeline.ingest import log_rows as staging
+from darklode.pipeline.ingest.readers import parquet as columnar
+from darklode.pipeline.ingest.readers import text as pieces
+from helpers.log_ingesting import at, logs_of
 
 ROWS = 3000
 

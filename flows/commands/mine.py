@@ -1,0 +1,102 @@
+"""darklode mine: triplets from a search log."""
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.options import ConfigOption, PresetOption, SetOption, application
+from darklode.flows.config import load_settings, project
+from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.launch import launch
+from darklode.flows.mine_logs import mine_logs
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.caveats import mined_caveats
+from darklode.schemas.settings import Settings
+
+app = application()
+
+
+NIGHTS = 8
+PLACES = {
+    "report.html": "report to look at",
+    "README.md": "dataset card",
+    "tables/triplets/": "triplets (Parquet)",
+    "views.sql": "views for DuckDB",
+    "settings.yaml": "settings in force",
+}
+
+ISO = ["%Y-%m-%d"]
+
+
+@app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")
+def mine(
+    *,
+    logs: Annotated[
+        str | None, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")
+    ] = None,
+    docs: Annotated[
+        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option("--date", formats=ISO, metavar="DAY", help="Read this day only; days read before stay."),
+    ] = None,
+    first: Annotated[
+        datetime | None, typer.Option("--from", formats=ISO, metavar="DAY", help="Read the days from this one …")
+    ] = None,
+    last: Annotated[datetime | None, typer.Option("--to", formats=ISO, metavar="DAY", help="… to this one.")] = None,
+    test_from: Annotated[
+        datetime | None,
+        typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Mine a search log into triplets; a second call reads only what is new."""
+    if date and (first or last):
+        raise SettingsError("--date is one day, --from and --to are a range: give one or the other")
+    if (first is None) != (last is None):
+        raise SettingsError("--from and --to are a range: give both of them, or --date for one day")
+    extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
+    given = project(config, preset)
+    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
+    logs, docs = given.path("logs", logs, "--logs"), given.path("docs", docs, "--docs")
+    out = given.path("mined", out, "--out")
+    begin, end = date or first, date or last
+    launch(
+        mine_logs,
+        reporter(),
+        logs,
+        docs,
+        out,
+        first=begin and begin.date(),
+        last=end and end.date(),
+        refresh=refresh,
+        preset=given.preset,
+        settings=settings.model_dump(mode="json"),
+    )
+    _summarise(Run(out), settings)
+
+
+def _summarise(run: Run, settings: Settings) -> None:
+    tables = all_tables(run)
+    console.print()
+    show(statistics.triplet_sources(tables), "Triplets")
+    nights = statistics.nights(tables)
+    show(nights.slice(max(0, nights.num_rows - NIGHTS)), "The last days of the log")
+    verdicts = statistics.confirmed(tables)
+    if verdicts.num_rows:
+        show(verdicts, "Confirmed by the judge")
+    show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
+    for sentence in mined_caveats(tables):
+        console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
+    for name, what in PLACES.items():
+        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)

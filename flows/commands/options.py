@@ -1,0 +1,23 @@
+"""What several commands ask for."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. pool.depth=100. May be given again."),
+]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="Where the settings start from; `darklode doctor` lists them.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="YAML file with settings and paths; overrides the preset.")
+]
+
+
+def application(**given: Any) -> typer.Typer:
+    """The app of a command's file."""
+    return typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False, **given)

@@ -1,0 +1,171 @@
+"""darklode review: people label a sample of the pairs, in the browser or in a sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+from filelock import FileLock, Timeout
+
+from darklode.flows.commands.options import RunArgument, SetOption, application
+from darklode.flows.config import overrides
+from darklode.flows.console import console, printable, show
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+
+if TYPE_CHECKING:
+    from darklode.flows.web.review import Review
+    from darklode.flows.web.server import Place
+
+app = application()
+
+
+PORT = 8765
+
+
+@app.command(epilog="Example: darklode review runs/first --port 8765")
+def review(
+    run: RunArgument,
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is; 0 takes a free port.")] = PORT,
+    host: Annotated[str, typer.Option(help="Address to bind to; others than loopback let other machines in.")] = (
+        "127.0.0.1"
+    ),
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name under which browsers may reach it. May be given again."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")] = False,
+    export_sheet: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="No page: write a reviewer's pairs to a new sheet.")
+    ] = None,
+    import_sheet: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="No page: keep the answers of a reviewer's sheet.")
+    ] = None,
+    reviewer: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sheet it is.")] = None,
+    assignments: SetOption = None,
+) -> None:
+    """Let people label a sample of the pairs, on a local web page or in a sheet."""
+    from darklode.flows.web.server import Place
+
+    if (export_sheet or import_sheet) and (reviewer is None or (export_sheet and import_sheet)):
+        raise SettingsError("a sheet is exported, or imported, for one reviewer: add --reviewer NAME")
+    place = Place(host, port, tuple(allow_host or ()))
+    opened = Run(run)
+    with _under_way(opened, assignments or []) as started:
+        if export_sheet and reviewer:
+            _export(started, export_sheet, reviewer)
+        elif import_sheet and reviewer:
+            _import(opened, started, import_sheet, reviewer)
+        else:
+            _serve(opened, started, place, open_browser)
+
+
+@contextmanager
+def _under_way(run: Run, assignments: list[str]) -> Iterator[Review]:
+    """The review of a run with all answers so far."""
+    from darklode.flows.runs import benchmark, record
+    from darklode.flows.validate_benchmark import draw_sample
+    from darklode.flows.web.review import Review
+    from darklode.pipeline.base.terms import Analyzer
+    from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, open_deck
+    from darklode.pipeline.validate.review.journal import Journal
+    from darklode.pipeline.validate.review.scale import scale_of
+    from darklode.pipeline.validate.review.turns import Turns
+
+    made = benchmark(run)
+    settings = made.changed(overrides(assignments))
+    shown, terms = settings.review.show_judge, settings.bm25
+    draw_sample(run, settings)
+    if settings != made.settings:  # so that validation is of this sample, too
+        record(run, made.inputs, settings)
+    with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
+        turns = Turns(deck.rows, deck.shared, Journal(run.store))
+        yield Review(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
+
+
+@contextmanager
+def _alone(run: Run) -> Iterator[None]:
+    """Keep a second process from taking answers for the same local run: it would hand out the same pairs.
+
+    Raises:
+        ArtifactError: there is one.
+    """
+    if run.store.local is None:
+        yield
+        return
+    guard = FileLock(run.store.local / "review" / ".lock", timeout=0)
+    try:
+        guard.acquire()
+    except Timeout as error:
+        raise ArtifactError(f"{run.store.url} is being reviewed already; use that page, or end it first") from error
+    try:
+        yield
+    finally:
+        guard.release()
+
+
+def _serve(run: Run, started: Review, place: Place, open_browser: bool) -> None:
+    from darklode.flows.web.review import review_app
+    from darklode.flows.web.server import listen, serve, token_of
+
+    def ready() -> None:
+        addresses = place.addresses(opened, token)
+        console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
+        for address in addresses:
+            console.print(printable(address), soft_wrap=True)
+        if open_browser:
+            typer.launch(addresses[0])
+
+    deck = started.deck
+    with _alone(run), listen(place) as opened:
+        token = token_of(run.store)
+        console.print(
+            f"{len(deck):,} pairs of {deck.queries:,} queries, {deck.shared.sum():,} of them for every reviewer; "
+            + ("the judge's verdicts are shown" if started.show_judge else "blind to the judge's verdicts")
+        )
+        console.print(_so_far(started), soft_wrap=True)
+        serve(review_app(started, token, place.hosts), opened, ready)
+    console.print(f"\n{_so_far(started)}; the same command goes on", soft_wrap=True)
+
+
+def _so_far(started: Review) -> str:
+    people = {name: one.answered - one.skipped for name, one in started.turns.reviewers().items()}
+    by = ", ".join(f"{printable(name)} {labels:,}" for name, labels in people.items())
+    return f"{started.turns.labelled:,} of {len(started.deck):,} pairs are labelled" + (f" (by {by})" if by else "")
+
+
+def _export(started: Review, file: Path, reviewer: str) -> None:
+    from darklode.pipeline.validate.review.sheet import export_sheet
+
+    name = _named(started, reviewer)
+    rows = export_sheet(file, started.deck, started.turns, name, show_judge=started.show_judge)
+    console.print(f"{rows:,} pairs for {printable(name)} in {printable(str(file))}", soft_wrap=True)
+    grades = ", ".join(f"{grade}: {name}".removesuffix(": ") for grade, name in sorted(started.scale.names.items()))
+    console.print(f"Fill in relevance ({printable(grades)}, or skip), then: --import-sheet", soft_wrap=True)
+
+
+def _import(run: Run, started: Review, file: Path, reviewer: str) -> None:
+    from darklode.pipeline.validate.review.sheet import import_sheet
+
+    with _alone(run):
+        done = import_sheet(file, started.deck, started.turns, _named(started, reviewer), started.scale)
+    console.print(f"{done.new:,} answers are new, {done.known:,} known, {done.empty:,} rows are without one")
+    console.print(_so_far(started), soft_wrap=True)
+    if done.refused:
+        lines, reasons = [one.line for one in done.refused], [one.reason for one in done.refused]
+        show(pa.table({"line": lines, "not taken, because": reasons}), f"{len(lines):,} rows were not taken")
+        raise typer.Exit(1)
+
+
+def _named(started: Review, given: str) -> str:
+    from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, reviewer_name
+
+    name = reviewer_name(given)
+    if name is None:
+        raise SettingsError(f"--reviewer must be a name of 1 to {NAME_CHARACTERS} letters, digits or signs")
+    return started.turns.spelled(name)

@@ -1,0 +1,59 @@
+"""darklode status: what a run holds, and what the next build or night would redo and why."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows import runs
+from darklode.flows.commands.options import RunArgument, application
+from darklode.flows.console import show_rows
+from darklode.flows.jobs import steps_of
+from darklode.flows.reporting import summary
+from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.base.errors import InputError
+
+app = application()
+
+
+@app.command()
+def status(
+    run: RunArgument,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show the settings in force, as YAML for --config.")
+    ] = False,
+) -> None:
+    """Show a run's stages, and what the next build would redo and why."""
+    if settings:
+        sys.stdout.write(settings_of(Run(run)))
+    else:
+        show_rows(outlook(Run(run)), COLUMNS, Run(run).store.url)
+
+
+COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}
+"""Of `outlook`, and which hold numbers."""
+
+
+def outlook(run: Run) -> list[dict[str, Any]]:
+    """One row per stage: its state (stands, or why it would be redone), what it made and how long that took.
+
+    A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
+    """
+    steps = steps_of(run, runs.recorded(run))
+    return [_row(run, step) for step in steps if step.wanted]
+
+
+def _row(run: Run, step: Step) -> dict[str, Any]:
+    try:
+        state = step.plan(run).reason or "stands"
+    except InputError as error:
+        state = str(error)
+    manifest = run.manifest(step.stage)
+    result, seconds = (summary(manifest), manifest.seconds) if manifest else (None, None)
+    return {"stage": step.stage.name, "state": state, "result": result, "seconds": seconds}
+
+
+def settings_of(run: Run) -> str:
+    """The settings in force, as YAML that `--config` takes."""
+    runs.recorded(run)
+    return (run.store.read(runs.SETTINGS) or b"").decode()

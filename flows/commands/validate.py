@@ -1,0 +1,132 @@
+"""darklode validate: the judge against people, and the release gate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow as pa
+import typer
+
+from darklode.flows.commands.options import RunArgument, SetOption, application
+from darklode.flows.config import overrides
+from darklode.flows.console import cell, console, printable, reporter, show
+from darklode.flows.launch import launch
+from darklode.flows.validate_benchmark import decide, validate_benchmark
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import InputError, NotPublishable
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Tables
+
+app = application()
+
+
+READ = 10  # disagreements that are shown
+
+
+@app.command(epilog="Example: darklode validate runs/first --min-kappa 0.6 --max-null-rate 0.01 --min-recall 0.8")
+def validate(
+    run: RunArgument,
+    *,
+    min_kappa: Annotated[
+        float | None, typer.Option(metavar="X", help="Hold back below this kappa; sets validation.min_kappa.")
+    ] = None,
+    max_null_rate: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Hold back above this share of unreadable verdicts; validation.max_null_rate."),
+    ] = None,
+    min_recall: Annotated[
+        float | None, typer.Option(metavar="X", help="Hold back below this recall; sets validation.min_recall.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Write the human labels to a new file, for `build --human`.")
+    ] = None,
+    assignments: SetOption = None,
+) -> None:
+    """Hold a run's judge against its reviewers, and decide on its release."""
+    asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
+    given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
+    try:
+        launch(validate_benchmark, reporter(), run, overrides([*(assignments or []), *given]))
+    except NotPublishable:
+        _show(Run(run), labels)
+        raise
+    _show(Run(run), labels)
+    console.print(f"\n{printable(decide(Run(run)))}", soft_wrap=True)
+
+
+def _show(run: Run, labels: Path | None) -> None:
+    from darklode.pipeline.base.views import all_tables
+    from darklode.pipeline.report import statistics
+
+    tables = all_tables(run)
+    console.print()
+    show(statistics.confusion(tables), "Labelled pairs: the judge (rows) against people (columns)")
+    show(_turned(statistics.validated(tables)), "Estimated for all pairs of the run (95 % intervals)")
+    for title, found in {
+        "By tenant": statistics.validated_by_tenant(tables),
+        "By retriever: the pairs that it found": statistics.validated_by_retriever(tables),
+        "Between reviewers: Cohen's kappa of each two, Krippendorff's alpha of all": statistics.reviewers(tables),
+        "Thresholds: in force, and the one that fits best": statistics.fitted_thresholds(tables),
+    }.items():
+        if found.num_rows:
+            show(found, title)
+    _advise(tables)
+    _disagreements(tables)
+    if labels is not None:
+        _write_labels(tables, labels)
+
+
+def _turned(rows: pa.Table) -> pa.Table:
+    """The figures of one row below one another."""
+    found = [(name, cell(value)) for row in rows.to_pylist() for name, value in row.items()]
+    return pa.table({"figure": [name for name, _ in found], "estimate": [value for _, value in found]})
+
+
+def _advise(tables: "Tables") -> None:
+    """What is missing, and the threshold to use."""
+    from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
+
+    row = tables.sql("SELECT * FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()[0]
+    if row["outside"]:
+        console.print(f"{row['outside']:,} labels are of pairs outside the sample and enter no estimate.")
+    if row["precision"] is None:
+        console.print("Precision is unknown: nothing is labelled of what the judge found relevant.")
+    if row["missed"] is None:
+        console.print("Recall is unknown: nothing is labelled of what the judge did not find relevant.")
+    if row["fitted_threshold"] is None:
+        console.print(
+            f"No threshold is fitted: that takes {MIN_LABELS} labelled pairs with a probability, {MIN_OF_EACH} of them "
+            f"relevant and {MIN_OF_EACH} not, and a judge that agrees with people better than chance."
+        )
+    elif row["threshold"] is not None and (row["cross_validated_kappa"] or -1.0) > (row["kappa"] or -1.0):
+        console.print(f"To build with the fitted threshold: --set judge.threshold={row['fitted_threshold']:g}")
+
+
+def _disagreements(tables: "Tables") -> None:
+    from darklode.pipeline.report import statistics
+
+    found, total = statistics.disagreements(tables, READ).to_pylist(), tables.rows("disagreements")
+    if total:
+        console.print(f"\n[bold]Where judge and people differ: {len(found)} of {total:,}[/bold]")
+    for row in found:
+        said = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
+        whose = f"judge: {row['verdict']}{said}; stands for {row['weight']:,.0f} pairs"
+        console.print(f"\n{row['kind']} [dim]({whose})[/dim]")
+        for name in ("query", "chunk", "reasons", "judge_says"):
+            if row[name]:
+                text = " ".join(row[name].split())
+                console.print(f"  {name.replace('_', ' '):<10} {printable(text[:300])}", soft_wrap=True)
+    if total > len(found):
+        console.print("\nAll of them: darklode query RUN 'FROM disagreements'")
+
+
+def _write_labels(tables: "Tables", file: Path) -> None:
+    from darklode.pipeline.validate.labels import labels_csv
+
+    try:
+        with file.open("x", encoding="utf-8", newline="") as lines:
+            lines.write(labels_csv(tables))
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}; name a new file for --labels") from error
+    path = printable(str(file))
+    console.print(f"\nhuman labels in {path}; to build with them: darklode build --human {path} …", soft_wrap=True)

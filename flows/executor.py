@@ -1,0 +1,124 @@
+"""Where the stages of a flow run: in this process alone, or as tasks of Prefect (`darklode.flows.orchestration`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from darklode.flows import interrupt
+from darklode.flows.reporting import reporter
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Manifest, Run, Step
+
+Progress = Callable[[int, int | None, str], None]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """Something that a flow shows besides its tables.
+
+    Attributes:
+        key: lower-case letters, digits and dashes.
+        content: rows, or Markdown.
+        description: what it is.
+    """
+
+    key: str
+    content: list[dict[str, Any]] | str
+    description: str
+
+
+class Executor(Protocol):
+    """Runs stages, and shows what they made."""
+
+    def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
+        """Run a step unless its result stands; `delays` are the seconds before each new try."""
+
+    def show(self, exhibits: Iterable[Exhibit]) -> None:
+        """Show them to whoever follows the run from elsewhere; not read where there is nobody."""
+
+
+class Here:
+    """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
+
+    def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
+        """See `Executor`."""
+        execute(run, step, lambda: reported(step.stage.name))
+
+    def show(self, exhibits: Iterable[Exhibit]) -> None:
+        """See `Executor`."""
+
+
+class StageIsDue(Exception):
+    """A stage has to run, where only standing ones were expected."""
+
+
+class DryRun(Here):
+    """Goes through stages whose results stand."""
+
+    def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
+        """See `Executor`.
+
+        Raises:
+            StageIsDue: the step's result does not stand; nothing was done.
+        """
+
+        def due() -> Progress:
+            raise StageIsDue(step.stage.name)
+
+        execute(run, step, due)
+
+
+def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Manifest, bool]:
+    """Run a step unless its result stands, and report it.
+
+    Args:
+        progress: makes what the stage reports its progress to; called where it has to run.
+
+    Returns:
+        Its manifest, and whether it ran.
+    """
+    interrupt.check()
+    plan, name = step.plan(run), step.stage.name
+    manifest = run.manifest(step.stage)
+    if plan.stands and manifest is not None:
+        run.tidy(manifest)
+        reporter().finish(name, manifest, redone=False)
+        return manifest, False
+    follow = progress()
+    reporter().start(name, plan.reason or "")
+    manifest = run.execute(plan, step.work, follow)
+    reporter().finish(name, manifest, redone=True)
+    return manifest, True
+
+
+def reported(stage: str) -> Progress:
+    """Progress for the reporter; between two steps Ctrl-C is looked for."""
+
+    def tell(done: int, total: int | None, note: str) -> None:
+        interrupt.check()
+        reporter().progress(stage, done, total, note)
+
+    return tell
+
+
+_current: ContextVar[Executor] = ContextVar("executor", default=Here())  # noqa: B039 (it holds no state)
+
+
+def executor() -> Executor:
+    """The executor of the running flow."""
+    return _current.get()
+
+
+@contextmanager
+def executing(on: Executor) -> Iterator[None]:
+    """Let flows that run inside the block run their stages on `on`."""
+    token = _current.set(on)
+    try:
+        yield
+    finally:
+        _current.reset(token)

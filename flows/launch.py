@@ -1,0 +1,36 @@
+"""How a command runs a flow: at once where nothing is to be done, under Prefect otherwise."""
+
+from collections.abc import Callable
+from typing import Any
+
+from darklode.flows.executor import DryRun, StageIsDue, executing
+from darklode.flows.reporting import Once, Reporter, reporting
+from darklode.flows.server import prefect_server
+
+
+def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: Any) -> None:
+    """Run a flow to its end.
+
+    A flow whose stages all stand needs no server, and leaves no flow run. Stages that stand before the first one that
+    has to run are gone through twice, and reported once.
+
+    Args:
+        body: the flow's function; `darklode.flows.orchestration` has a flow of its name.
+        reporter: follows it.
+
+    Raises:
+        MissingPart: no Prefect server answers.
+    """
+    with reporting(Once(reporter)):
+        try:
+            with executing(DryRun()):
+                body(*args, **kwargs)
+            return
+        except StageIsDue:
+            pass
+        with prefect_server() as server:
+            from darklode.flows import orchestration
+
+            server.wait()
+            with executing(orchestration.Tasks(artifacts=server.lasting)), orchestration.drained():
+                getattr(orchestration, body.__name__)(*args, **kwargs)

@@ -1,1 +1,0 @@
-"""The web page where people label pairs."""

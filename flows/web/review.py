@@ -1,0 +1,286 @@
+"""The routes of a review: a name, a pair, an answer, an undo.
+
+The pages of a review: what is shown of a pair, of a name, of the end, and of an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from darklode.flows.console import errors, printable
+from darklode.flows.web.guard import BODY_BYTES, Guard, policy
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.report.page import policy_hash
+from darklode.pipeline.validate.review.deck import Deck, Marker, Neighbour, Pair, TextBlock
+from darklode.pipeline.validate.review.journal import clean_rationale
+from darklode.pipeline.validate.review.scale import Scale
+from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, Turns, reviewer_name
+
+_PAGES = Environment(
+    loader=PackageLoader("darklode.flows.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+    trim_blocks=True,
+)
+
+
+POLICY = policy(*(policy_hash(_PAGES.get_template(part).render()) for part in ("page.css", "keys.js")))
+
+
+@dataclass(frozen=True)
+class Review:
+    """A review under way.
+
+    Attributes:
+        deck: the pairs.
+        turns: who is asked what.
+        scale: what reviewers may answer.
+        analyzer: of the run's BM25, for the marks.
+        show_judge: reviewers see what the judge said.
+    """
+
+    deck: Deck
+    turns: Turns
+    scale: Scale
+    analyzer: Analyzer
+    show_judge: bool
+
+    def next(self, reviewer: str, around: str) -> str:
+        """The page of the reviewer's next pair, or the last page.
+
+        Args:
+            around: name of the pair whose neighbours are wanted; those of another one are not shown.
+        """
+        row = self.turns.next(reviewer)
+        shared = self._shared(reviewer)
+        if row is None:
+            return _render("done.html", **shared)
+        pair = self.deck[row]
+        return _render("pair.html", **shared, **self._pair(reviewer, row, pair), **self._around(row, pair, around))
+
+    def names(self, given: str = "", wrong: str = "") -> str:
+        """The page that asks for a name; `wrong` says what is wrong with the one given."""
+        return _render(
+            "name.html",
+            pairs=len(self.deck),
+            queries=self.deck.queries,
+            labelled=self.turns.labelled,
+            reviewers=self.turns.reviewers(),
+            characters=NAME_CHARACTERS,
+            given=given,
+            wrong=wrong,
+        )
+
+    def _shared(self, reviewer: str) -> dict[str, Any]:
+        return {
+            "reviewer": reviewer,
+            "query": urlencode({"reviewer": reviewer}),
+            "progress": self.turns.progress(reviewer),
+            "last": self.turns.last(reviewer),
+        }
+
+    def _pair(self, reviewer: str, row: int, pair: Pair) -> dict[str, Any]:
+        was, marker = self.turns.taken_back(reviewer, row), Marker(self.analyzer, pair.query)
+        return {
+            "pair": pair,
+            "queries": self.deck.queries,
+            "tenant": pair.tenant if self.deck.tenants > 1 else None,
+            "title": marker.pieces(pair.title or ""),
+            "heading": marker.pieces(pair.heading or ""),
+            "blocks": marker.blocks(pair.text),
+            "url": pair.url if is_web(pair.url) else None,
+            "answers": self._answers(was.relevance if was else None),
+            "graded": self.scale.graded,
+            "was": was and self.scale.called(was.relevance),
+            "rationale": (was and was.rationale) or "",
+            "judge": said_by_judge(pair) if self.show_judge else None,
+        }
+
+    def _answers(self, before: int | None) -> list[dict[str, object]]:
+        return [
+            {
+                "grade": grade,
+                "name": name[:1].upper() + name[1:],
+                "relevant": grade > 0,
+                "before": grade == before,
+            }
+            for grade, name in self.scale.names.items()
+        ]
+
+    def _around(self, row: int, pair: Pair, wanted: str) -> dict[str, Any]:
+        if wanted != pair.name:
+            return {"around": False, "before": None, "after": None, "no_neighbours": ""}
+        marker = Marker(self.analyzer, pair.query)
+        try:
+            before, after = self.deck.around(row)
+            reason = "" if before or after else "The document has no other chunk"
+        except ArtifactError as error:
+            before, after, reason = None, None, f"Not to be had: {error}"
+        return {
+            "around": True,
+            "before": _blocks(before, marker),
+            "after": _blocks(after, marker),
+            "no_neighbours": reason,
+        }
+
+
+def error_page(heading: str, what: str, back: str | None) -> str:
+    """A page for what went wrong; `back` is where the review goes on."""
+    return _render("error.html", heading=heading, what=what, back=back)
+
+
+def is_web(url: str | None) -> bool:
+    """Whether a document's address may become a link: `javascript:` and the like may not."""
+    try:
+        return url is not None and urlsplit(url.strip()).scheme.lower() in ("http", "https")
+    except ValueError:
+        return False
+
+
+def said_by_judge(pair: Pair) -> str:
+    """The judge's verdict in words."""
+    if pair.relevant is None:
+        return "no label"
+    label = "relevant" if pair.relevant else "not relevant"
+    grade = "" if pair.grade is None else f", grade {pair.grade}"
+    return label + grade + ("" if pair.probability is None else f", probability {pair.probability:.2f}")
+
+
+def _blocks(neighbour: Neighbour | None, marker: Marker) -> list[TextBlock] | None:
+    return marker.blocks(neighbour.text) if neighbour else None
+
+
+def _render(page: str, **values: Any) -> str:
+    return _PAGES.get_template(page).render(**values)
+
+
+SKIP = "skip"
+
+_SAID = {
+    400: ("That was no answer", "The page sent something that cannot be understood. Nothing was saved."),
+    404: ("There is no such page", "Open the address that `darklode review` printed, with everything in it."),
+    405: ("There is no such page", "Open the address that `darklode review` printed."),
+    410: ("That pair is gone", "The sample was drawn anew since the page was opened. Nothing was saved."),
+    413: ("That is too much", f"An answer and its reason may take {BODY_BYTES:,} bytes. Nothing was saved."),
+    500: ("Something went wrong", "The terminal in which `darklode review` runs says what. Is the last answer there?"),
+    507: ("Your answer is not saved", "The server could not write it. See to it, go back, and answer again."),
+}
+
+
+def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
+    """The pages below `/{token}/`, for requests to one of these hosts.
+
+    Args:
+        hosts: names and addresses, an IPv6 address in brackets; any other is refused, so that no web site can reach a
+            reviewer's server under a name of its own (DNS rebinding).
+    """
+    pages = _Pages(review)
+    routes = [
+        Route("/", pages.name),
+        Route("/pair", pages.pair, methods=["GET"]),
+        Route("/pair", pages.answer, methods=["POST"]),
+        Route("/undo", pages.undo, methods=["POST"]),
+    ]
+    handlers = {HTTPException: _refused, ClientDisconnect: _refused, OSError: _not_saved, Exception: _failed}
+    known = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app = Starlette(routes=routes, middleware=[known], exception_handlers=handlers)
+    app.router.redirect_slashes = False  # it would lead out of the token
+    return Guard(app, token=token, policy=POLICY)
+
+
+class _Pages:
+    """Endpoints; whatever touches the disk is done in a thread."""
+
+    def __init__(self, review: Review) -> None:
+        self._review = review
+
+    async def name(self, _request: Request) -> HTMLResponse:
+        return HTMLResponse(self._review.names())
+
+    async def pair(self, request: Request) -> HTMLResponse:
+        reviewer = self._reviewer(request)
+        if reviewer is None:
+            given = request.query_params.get("reviewer", "")[: 2 * NAME_CHARACTERS]
+            wrong = f"A name has 1 to {NAME_CHARACTERS} letters, digits or signs."
+            return HTMLResponse(self._review.names(given, wrong), HTTPStatus.BAD_REQUEST)
+        around = request.query_params.get("around", "")
+        return HTMLResponse(await run_in_threadpool(self._review.next, reviewer, around))
+
+    async def answer(self, request: Request) -> RedirectResponse:
+        reviewer, sent = await self._posted(request)
+        said, name = sent.get("answer", ""), sent.get("pair", "")
+        grades = {str(grade): grade for grade in self._review.scale.names}
+        if said != SKIP and said not in grades:
+            raise HTTPException(400)
+        row = self._review.deck.rows.get(name)
+        if row is None:
+            raise HTTPException(410)
+        await run_in_threadpool(
+            self._review.turns.answer,
+            reviewer,
+            self._review.deck[row],
+            grades.get(said),
+            clean_rationale(sent.get("rationale")),
+            shown=self._review.show_judge,
+        )
+        return _onward(reviewer)
+
+    async def undo(self, request: Request) -> RedirectResponse:
+        reviewer, sent = await self._posted(request)
+        await run_in_threadpool(self._review.turns.undo, reviewer, sent.get("pair", ""))
+        return _onward(reviewer)
+
+    async def _posted(self, request: Request) -> tuple[str, dict[str, str]]:
+        """Who sent a form, and its fields."""
+        reviewer = self._reviewer(request)
+        if reviewer is None:
+            raise HTTPException(400)
+        form = await request.form(max_files=0, max_fields=10)
+        return reviewer, {name: value for name, value in form.items() if isinstance(value, str)}
+
+    def _reviewer(self, request: Request) -> str | None:
+        name = reviewer_name(request.query_params.get("reviewer", ""))
+        return None if name is None else self._review.turns.spelled(name)
+
+
+def _onward(reviewer: str) -> RedirectResponse:
+    """To the next pair, by a request that can be repeated."""
+    return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
+
+
+async def _refused(request: Request, error: Exception) -> HTMLResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    heading, what = _SAID.get(status, _SAID[400])
+    return HTMLResponse(error_page(heading, what, _back(request) if status != 404 else None), status)
+
+
+async def _not_saved(request: Request, error: Exception) -> HTMLResponse:
+    errors.print("[red]error:[/red]", printable(f"an answer could not be saved: {error}"), soft_wrap=True)
+    return HTMLResponse(error_page(*_SAID[507], _back(request)), HTTPStatus.INSUFFICIENT_STORAGE)
+
+
+async def _failed(request: Request, _error: Exception) -> HTMLResponse:
+    return HTMLResponse(error_page(*_SAID[500], _back(request)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _back(request: Request) -> str:
+    """Where the review goes on, from any page below the token."""
+    name = reviewer_name(request.query_params.get("reviewer", ""))
+    return "./" if name is None else f"pair?{urlencode({'reviewer': name})}"

@@ -1,0 +1,163 @@
+"""The server of a review: its address, its token, and its end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import SettingsError
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+TOKEN_FILE = "review/token"  # noqa: S105 (a file's name)
+TOKEN_BYTES = 24
+GRACE_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the page is to be found.
+
+    Attributes:
+        host: name or address to bind to.
+        port: 0 takes a free one.
+        names: under which browsers may reach it, besides loopback's and the address itself.
+
+    Raises:
+        SettingsError: a name is none, or the host stands for all of the machine's addresses and no name is allowed.
+    """
+
+    host: str
+    port: int
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if _address(name) is None and (not name or set("*/:@[] ") & set(name)):
+                raise SettingsError(f"--allow-host {name!r} must be a host's name or address, without port or pattern")
+        if self._everywhere and not self.names:
+            raise SettingsError(
+                f"--host {self.host} needs --allow-host NAME: what browsers elsewhere call this machine"
+            )
+
+    @property
+    def hosts(self) -> list[str]:
+        """The Host headers that are answered."""
+        return [*LOOPBACK, *self._reached]
+
+    def addresses(self, opened: socket.socket, token: str) -> list[str]:
+        """What to open in a browser."""
+        port = opened.getsockname()[1]
+        return [f"http://{host}:{port}/{token}/" for host in self._reached]
+
+    @property
+    def _reached(self) -> list[str]:
+        return list(dict.fromkeys(map(_bracketed, ([] if self._everywhere else [self.host]) + [*self.names])))
+
+    @property
+    def _everywhere(self) -> bool:
+        bound = _address(self.host)
+        return bound is not None and bound.is_unspecified
+
+
+def listen(place: Place) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        SettingsError: the port is taken, or this machine does not have the host's address.
+    """
+    try:
+        found = socket.getaddrinfo(place.host.strip("[]"), place.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+            opened.listen()
+        except OSError:
+            opened.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        message = f"{place.host}, port {place.port}: {error}; is another review there? --port 0 takes a free port"
+        raise SettingsError(message) from error
+    return opened
+
+
+class Server(uvicorn.Server):
+    """Says when it answers, and Ctrl-C is its own to take."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._ready()
+
+
+def server(app: ASGIApp, ready: Callable[[], None]) -> Server:
+    """The server of the pages; `run(sockets=…)` calls `ready`, and answers until it is told to end."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,  # it would hold the token
+        log_level="warning",
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return Server(config, ready)
+
+
+def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
+    """Call `ready`, and answer requests until Ctrl-C; then let those under way end."""
+    try:
+        server(app, ready).run(sockets=[opened])
+    except KeyboardInterrupt:  # how it ends
+        return
+
+
+def token_of(store: Store) -> str:
+    """The secret of a review's address: of a run in a folder it is kept there, for its owner alone to read.
+
+    So a page that is open goes on after a restart. On S3 others may read what is kept: each start has a new one.
+    """
+    if store.local is None:
+        return secrets.token_urlsafe(TOKEN_BYTES)
+    file = store.local / TOKEN_FILE
+    if file.is_file() and not file.stat().st_mode & 0o077:
+        kept = file.read_text(encoding="ascii", errors="replace").strip()
+        if len(kept) >= TOKEN_BYTES and set(kept) <= _TOKEN_CHARACTERS:
+            return kept
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as kept_file:
+        kept_file.write(token)
+    return token
+
+
+_TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def _bracketed(host: str) -> str:
+    found = _address(host)
+    return f"[{found}]" if isinstance(found, IPv6Address) else host
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        return None

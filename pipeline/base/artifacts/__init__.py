@@ -1,0 +1,35 @@
+"""The one reader and writer of tables: a run's folder (or `s3://` prefix), its manifests and its parts.
+
+    RUN/settings.yaml                 the settings in force
+    RUN/manifests/<stage>.json        written last: a manifest means that the stage is complete
+    RUN/progress/<stage>/<key>.json   units of an unfinished stage that are already on disk
+    RUN/tables/<table>/*.parquet      the parts, named by stage, number and content
+
+A part never changes: another content has another name, so a stage that is rebuilt leaves the finished tables readable
+until its new manifest stands. The same inputs give the same bytes, whether or not a run was killed on the way.
+"""
+
+from darklode.pipeline.base.artifacts.output import Output, Unit
+from darklode.pipeline.base.artifacts.run import Run
+from darklode.pipeline.base.artifacts.stage import FunnelStep, Manifest, Part, Plan, Stage, digest, key_of
+from darklode.pipeline.base.artifacts.step import Call, Step, call
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.artifacts.tables import Tables
+
+__all__ = [
+    "Call",
+    "FunnelStep",
+    "Manifest",
+    "Output",
+    "Part",
+    "Plan",
+    "Run",
+    "Stage",
+    "Step",
+    "Store",
+    "Tables",
+    "Unit",
+    "call",
+    "digest",
+    "key_of",
+]

@@ -1,0 +1,234 @@
+"""Where a stage writes: parts of tables, rejects and funnel steps, in units that survive a kill and are reused."""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts.stage import (
+    FunnelStep,
+    Manifest,
+    Part,
+    Plan,
+    hive_keys,
+    key_of,
+    part_file,
+    partition_of,
+)
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.schemas.table import SCHEMA_VERSION
+from darklode.schemas.tables import REJECTS, TABLES
+
+Report = Callable[[int, int | None, str], None]
+
+PART_ROWS = 1 << 18
+"""Rows of a part where a stage streams them: some ten megabytes, so that memory follows the part."""
+
+PAYLOAD_CHARACTERS = 500
+"""What `rejects` keeps of a row: enough to know it again, whatever its size."""
+
+
+@dataclass
+class Unit:
+    """A piece of a stage's work, recorded when all its parts are on disk.
+
+    `done` is true when the same piece was finished before: by a killed run of the stage, or by its last complete run
+    on inputs that differed elsewhere. Then there is nothing left to do; `facts` hold what was noted at the time.
+    """
+
+    done: bool
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Output:
+    """A stage's open outputs. Parts keep the order in which the stage's code writes them.
+
+    Args:
+        store: the run's files.
+        plan: the stage and what it runs on.
+        before: the stage's last complete run, whose units are used again where they stand.
+        report: told of progress as (done, total or None, note).
+    """
+
+    def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
+        self._store = store
+        self._plan = plan
+        self._before = before
+        self._known: Mapping[str, Mapping[str, Any]] = before.units if before else {}
+        self._numbers: Counter[str] = Counter()
+        self._report = report
+        self._unit: Unit | None = None
+        self.parts: dict[str, list[Part]] = defaultdict(list)
+        self.funnel: list[FunnelStep] = []
+        self.facts: dict[str, Any] = {}
+        self.units: dict[str, dict[str, Any]] = {}
+
+    def write(self, table: str, rows: pa.Table, partition: str = "") -> None:
+        """Write rows as one part. Empty rows write nothing.
+
+        Args:
+            table: one that the stage declares.
+            rows: in the table's schema.
+            partition: a folder of the table to write to, such as `2026-03-01`; its parts have their own numbers. A
+                folder such as `date=2026-03-01` stands for the column, which its files then leave out.
+
+        Raises:
+            ValueError: the stage does not declare the table, or the rows do not have its schema.
+        """
+        if table not in (*self._plan.stage.writes, REJECTS.name):
+            raise ValueError(f"stage {self._plan.stage.name} does not declare the table {table}")
+        if not rows.schema.equals(TABLES[table].schema):
+            raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
+        if rows.num_rows:
+            self._add(table, encode(rows.drop_columns(hive_keys(partition))), rows.num_rows, partition)
+
+    def earlier(self, *tables: str) -> Tables | None:
+        """What the stage's last complete run wrote, whatever it ran on; None where that is gone or damaged."""
+        if self._before is None:
+            return None
+        parts = {table: self._before.outputs.get(table, []) for table in tables}
+        whole = all(self._store.size(part.file) == part.size for some in parts.values() for part in some)
+        return Tables(self._store, parts) if whole else None
+
+    @property
+    def earlier_facts(self) -> Mapping[str, Any]:
+        """The facts of the stage's last complete run; empty where there is none."""
+        return self._before.facts if self._before else {}
+
+    def keep(self, table: str, part: Part) -> None:
+        """Take over a part of the stage's last complete run as it is, in a table with partitions."""
+        self._numbers[_folder(table, partition_of(part.file))] += 1
+        self.parts[table].append(part)
+
+    def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
+        """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in, payloads cut here."""
+        import pyarrow.compute as pc
+
+        length = len(next(iter(columns.values())))
+        named = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
+        rows = REJECTS.rows(named | columns)
+        place = rows.schema.get_field_index("payload")
+        cut = pc.utf8_slice_codeunits(rows["payload"], 0, PAYLOAD_CHARACTERS)
+        self.write(REJECTS.name, rows.set_column(place, rows.schema.field(place), cut))
+
+    def count(self, step: FunnelStep) -> None:
+        """Add a step to the funnel."""
+        self.funnel.append(step)
+
+    def progress(self, done: int, total: int | None = None, note: str = "") -> None:
+        """Say how much of the stage is done; a total that is not known is None. The note is shown beside it."""
+        self._report(done, total, note)
+
+    def unit_key(self, name: str, basis: str) -> str:
+        """What names the unit that `unit` opens for this name and basis."""
+        plan = self._plan
+        return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.shaping, name, basis)
+
+    def stands(self, name: str, basis: str) -> bool:
+        """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
+        raw = self._recorded(self.unit_key(name, basis))
+        return raw is not None and all(
+            self._intact(Part(**part)) is not None for parts in raw["parts"].values() for part in parts
+        )
+
+    @contextmanager
+    def unit(self, name: str, basis: str) -> Iterator[Unit]:
+        """Work that is not repeated while its basis stands: look at `done`, then write its parts inside the block.
+
+        Args:
+            name: what the unit is, unique within the stage.
+            basis: a hash of everything the unit depends on, besides the stage, its version and its settings.
+        """
+        key = self.unit_key(name, basis)
+        found = self._find(key)
+        self._unit = found or Unit(done=False)
+        try:
+            yield self._unit
+        finally:
+            unit, self._unit = self._unit, None
+        self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
+        if not found:
+            self._store.write(self._record(key), json.dumps(self.units[key]).encode())
+
+    def written(self, unit: Unit, table: str) -> pa.Table:
+        """The rows that a unit wrote to a table, now or when it was finished before."""
+        data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
+        pieces = [pq.read_table(pa.BufferReader(one)) for one in data if one is not None]
+        return pa.concat_tables([TABLES[table].empty(), *pieces])
+
+    def _record(self, key: str) -> str:
+        return f"progress/{self._plan.stage.name}/{key}.json"
+
+    def _recorded(self, key: str) -> Mapping[str, Any] | None:
+        data = self._store.read(self._record(key))
+        return json.loads(data) if data else self._known.get(key)
+
+    def _find(self, key: str) -> Unit | None:
+        raw = self._recorded(key)
+        if raw is None:
+            return None
+        unit = Unit(done=True, facts=raw["facts"])
+        for table, parts in raw["parts"].items():
+            taken = [self._take(table, Part(**part)) for part in parts]
+            unit.parts[table] = [part for part in taken if part]
+            if len(unit.parts[table]) != len(parts):
+                self._give_back(unit)
+                return None
+        return unit
+
+    def _take(self, table: str, part: Part) -> Part | None:
+        """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
+        data = self._intact(part)
+        return None if data is None else self._add(table, data, part.rows, partition_of(part.file), stands=part.file)
+
+    def _intact(self, part: Part) -> bytes | None:
+        data = self._store.read(part.file)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
+
+    def _give_back(self, unit: Unit) -> None:
+        for table, parts in unit.parts.items():
+            del self.parts[table][len(self.parts[table]) - len(parts) :]
+            self._numbers.subtract(_folder(table, partition_of(part.file)) for part in parts)
+
+    def _add(self, table: str, data: bytes, rows: int, partition: str = "", stands: str | None = None) -> Part:
+        """Append a part and write its file, unless the file that `stands`, looked at just now, is the very one."""
+        sha = hashlib.sha256(data).hexdigest()
+        number = self._numbers[_folder(table, partition)]
+        part = Part(part_file(table, self._plan.stage.name, number, sha, partition), rows, len(data), sha)
+        if part.file != stands:
+            self._store.write(part.file, data)
+        self._numbers[_folder(table, partition)] += 1
+        self.parts[table].append(part)
+        if self._unit is not None:
+            self._unit.parts.setdefault(table, []).append(part)
+        return part
+
+    def close(self) -> dict[str, list[Part]]:
+        """Give every declared table at least one part, so that its file pattern always opens; return all parts."""
+        for table in self._plan.stage.writes:
+            if not self.parts[table]:
+                self._add(table, encode(TABLES[table].empty()), 0)
+        return dict(self.parts)
+
+
+def _folder(table: str, partition: str) -> str:
+    return f"{table}/{partition}"
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Parquet bytes of a table: the same rows always give the same bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.combine_chunks(), sink, compression="zstd", row_group_size=1 << 16)
+    return bytes(sink.getvalue())
+
+
+def _plain(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
+    return {table: [asdict(part) for part in of_table] for table, of_table in parts.items()}

@@ -1,0 +1,187 @@
+"""A run: its manifests decide what is complete, what stands, and what has to be redone and why."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from darklode.pipeline.base.artifacts.output import Output, Report
+from darklode.pipeline.base.artifacts.stage import (
+    Manifest,
+    Part,
+    Plan,
+    Stage,
+    difference,
+    digest,
+    fingerprint,
+    parts_of,
+)
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.errors import ArtifactError
+
+SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
+
+
+def silent(_done: int, _total: int | None, _note: str) -> None:
+    """Report progress to nobody."""
+
+
+class Run:
+    """A run's folder or `s3://` prefix."""
+
+    def __init__(self, url: str) -> None:
+        self.store = Store(url)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second process from writing to the same local run; a killed process leaves no lock behind.
+
+        Raises:
+            ArtifactError: another process is writing to the run.
+        """
+        if self.store.local is None:
+            yield
+            return
+        self.store.local.mkdir(parents=True, exist_ok=True)
+        guard = FileLock(self.store.local / ".lock", timeout=0)
+        try:
+            guard.acquire()
+        except Timeout as error:
+            message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
+            raise ArtifactError(message) from error
+        try:
+            yield
+        finally:
+            guard.release()
+
+    def manifests(self) -> dict[str, Manifest]:
+        """The manifests of all complete stages, by stage.
+
+        Raises:
+            ArtifactError: a manifest that cannot be understood.
+        """
+        found = {}
+        for name in sorted(self.store.sizes("manifests")):
+            if name.endswith(".json"):
+                manifest = self._load(name)
+                found[manifest.stage] = manifest
+        return found
+
+    def _load(self, name: str) -> Manifest:
+        try:
+            return Manifest.from_json(self.store.read(name) or b"")
+        except ValueError as error:
+            message = f"{self.store.path(name)} is damaged ({error}); delete it and run the same command again"
+            raise ArtifactError(message) from error
+
+    def parts(self) -> dict[str, list[Part]]:
+        """The parts of every table that a complete stage wrote."""
+        tables: dict[str, list[Part]] = {}
+        for _, manifest in sorted(self.manifests().items()):
+            for table, parts in manifest.outputs.items():
+                tables.setdefault(table, []).extend(parts)
+        return tables
+
+    def tables(self, *names: str) -> Tables:
+        """Open tables for reading; without names, all there are.
+
+        Raises:
+            ArtifactError: a table that no complete stage has written.
+        """
+        parts = self.parts()
+        missing = [name for name in names if name not in parts]
+        if missing:
+            named = ", ".join(missing)
+            raise ArtifactError(f"{self.store.url} has no table {named} yet; run its command to the end")
+        return Tables(self.store, {name: parts[name] for name in names} if names else parts)
+
+    def plan(
+        self,
+        stage: Stage,
+        settings: Mapping[str, Any],
+        external: Mapping[str, str] | None = None,
+        bounds: frozenset[str] = frozenset(),
+    ) -> Plan:
+        """Compare a stage's inputs and settings with its manifest.
+
+        Args:
+            stage: the stage.
+            settings: what it hangs on, as plain values.
+            external: fingerprints of what is not a table.
+            bounds: the settings among them that only decide whether it fails.
+        """
+        parts = self.parts()
+        inputs = dict(external or {}) | {name: digest(parts[name]) for name in stage.reads if name in parts}
+        mark = fingerprint(stage, inputs, dict(settings))
+        return Plan(stage, mark, inputs, dict(settings), self._reason(stage, mark, inputs, dict(settings)), bounds)
+
+    def manifest(self, stage: Stage) -> Manifest | None:
+        """A stage's manifest, or None where it is not complete."""
+        name = f"manifests/{stage.name}.json"
+        return None if self.store.read(name) is None else self._load(name)
+
+    def _reason(self, stage: Stage, mark: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
+        manifest = self.manifest(stage)
+        if manifest is None:
+            return "not run yet"
+        if manifest.fingerprint != mark:
+            return difference(manifest, inputs, settings)
+        return self._damage(manifest)
+
+    def _damage(self, manifest: Manifest) -> str | None:
+        for table, parts in manifest.outputs.items():
+            sizes = self.store.sizes(f"tables/{table}", recursive=True)
+            for part in parts:
+                if sizes.get(part.file) != part.size:
+                    return f"{part.file} is missing or damaged"
+        return None
+
+    def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = silent) -> Manifest:
+        """Run a stage's work and write its manifest last; then delete what the manifest no longer names."""
+        stage, began = plan.stage, time.perf_counter()
+        before = self.manifest(stage)
+        output = Output(self.store, plan, before, report)
+        work(self._read_by(stage), output)
+        outputs = output.close()
+        seconds = round(time.perf_counter() - began, 3)
+        software = {name: version(name) for name in SOFTWARE}
+        manifest = Manifest(
+            stage=stage.name,
+            fingerprint=plan.fingerprint,
+            inputs=plan.inputs,
+            settings=plan.settings,
+            outputs=outputs,
+            funnel=output.funnel,
+            seconds=seconds,
+            facts=output.facts,
+            units=output.units,
+            software=software,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        if self.manifest(stage) != before:
+            message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
+            raise ArtifactError(message)
+        self.store.write(f"manifests/{stage.name}.json", manifest.to_json())
+        self.tidy(manifest)
+        return manifest
+
+    def _read_by(self, stage: Stage) -> Tables:
+        parts = self.parts()
+        names = [*stage.reads, *(name for name in stage.consults if name in parts)]
+        return self.tables(*names) if names else Tables(self.store, {})
+
+    def tidy(self, manifest: Manifest) -> None:
+        """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
+        own = parts_of(manifest.stage)
+        for table in self.store.folders("tables"):
+            kept = {part.file for part in manifest.outputs.get(table, [])}
+            for name in self.store.sizes(f"tables/{table}", recursive=True):
+                if own.fullmatch(name.rpartition("/")[2]) and name not in kept:
+                    self.store.delete(name)
+        for name in self.store.sizes(f"progress/{manifest.stage}"):
+            self.store.delete(name)

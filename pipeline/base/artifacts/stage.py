@@ -1,0 +1,161 @@
+"""What a stage declares about itself, and what its manifest records."""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from darklode.schemas.table import SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage's name, what it reads and writes. Raise `version` whenever its output changes for the same input.
+
+    Attributes:
+        consults: tables that it looks at as they stand when it runs: what changes in them alone redoes nothing.
+    """
+
+    name: str
+    version: int
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    consults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file of a table."""
+
+    file: str
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class FunnelStep:
+    """Rows into and out of one step, with the dropped ones by reason. A filter's rows add up."""
+
+    step: str
+    unit_in: str
+    rows_in: int
+    unit_out: str
+    rows_out: int
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lost = self.rows_in - self.rows_out - sum(self.dropped.values())
+        if self.unit_in == self.unit_out and lost:
+            raise AssertionError(f"{self.step}: {lost} rows vanished without a reason")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record of a complete stage; `finished` is when, in UTC (ISO 8601), and empty in records of older versions."""
+
+    stage: str
+    fingerprint: str
+    inputs: dict[str, str]
+    settings: dict[str, Any]
+    outputs: dict[str, list[Part]]
+    funnel: list[FunnelStep]
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    def rows(self, table: str) -> int:
+        return sum(part.rows for part in self.outputs.get(table, []))
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Manifest":
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: it is something else, or not all of it.
+        """
+        try:
+            raw = json.loads(data)
+            raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
+            raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
+            return cls(**raw)
+        except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
+            raise ValueError(f"no manifest: {error}") from error
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a stage would run on, whether it stands, and if not, why it has to run.
+
+    Attributes:
+        bounds: the settings that only decide whether the stage fails; its finished units stand whatever they are.
+    """
+
+    stage: Stage
+    fingerprint: str
+    inputs: dict[str, str]
+    settings: dict[str, Any]
+    reason: str | None
+    bounds: frozenset[str] = frozenset()
+
+    @property
+    def stands(self) -> bool:
+        return self.reason is None
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """The settings that can change a row."""
+        return {name: value for name, value in self.settings.items() if name not in self.bounds}
+
+
+def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) -> str:
+    """Identify all that can change a stage's output: the stage, its version, its inputs and its settings."""
+    return key_of(SCHEMA_VERSION, stage.name, stage.version, inputs, settings)
+
+
+def key_of(*basis: object) -> str:
+    """A short hash of plain values."""
+    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:
+    """Where a part lies: another content has another name. `partition` is a folder such as `2026-03-01`."""
+    folder = f"tables/{table}/{partition}" if partition else f"tables/{table}"
+    return f"{folder}/{stage}-{number:05d}-{sha256[:8]}.parquet"
+
+
+def partition_of(file: str) -> str:
+    """The partition that a part's file lies in; empty where its table has none."""
+    return "/".join(file.split("/")[2:-1])
+
+
+def hive_keys(partition: str) -> list[str]:
+    """The columns whose values the names of a partition's folders give, Hive's way: its files leave them out."""
+    return [folder.partition("=")[0] for folder in partition.split("/") if "=" in folder]
+
+
+def parts_of(stage: str) -> re.Pattern[str]:
+    """Matches the names of a stage's part files, and of what a killed write left of one."""
+    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet(\.\d+\.tmp)?")
+
+
+def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:
+    """What changed since a stage was last complete, in words."""
+    before, now = manifest.settings, json.loads(json.dumps(settings))
+    changed = [f"{name} changed" for name in manifest.inputs | inputs if manifest.inputs.get(name) != inputs.get(name)]
+    changed += [
+        f"{key}: {before.get(key)!r} → {now.get(key)!r}" for key in before | now if before.get(key) != now.get(key)
+    ]
+    return "; ".join(changed) or "Darklode's own code changed"
+
+
+def digest(parts: list[Part]) -> str:
+    """Identify a table's content by that of its parts."""
+    return key_of(*(part.sha256 for part in parts))

@@ -1,0 +1,101 @@
+"""A step of a job: a stage, its function and all that the function receives, from which its fingerprint follows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from inspect import signature
+from typing import Any, Concatenate, ParamSpec
+
+from darklode.pipeline.base.artifacts.output import Output
+from darklode.pipeline.base.artifacts.run import Run
+from darklode.pipeline.base.artifacts.stage import Plan, Stage
+from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.schemas.section import Section
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A stage's function, and what it receives besides what it reads and its output, by the parameters' names."""
+
+    function: Callable[..., None]
+    arguments: Mapping[str, Any]
+
+
+def call(function: Callable[Concatenate[Any, Output, P], None], *args: P.args, **kwargs: P.kwargs) -> Call:
+    """Bind a stage's function to sections of the settings, single settings and ports. A default is not received."""
+    bound = signature(function).bind(None, None, *args, **kwargs)
+    return Call(function, dict(list(bound.arguments.items())[2:]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage of a job, bound to all that it depends on.
+
+    A function sees the settings that it receives and no others, and the fingerprint is made of these very values:
+    sections give theirs that are not marked `NoRow`, ports their `identity`, single values themselves.
+
+    Attributes:
+        stage: its name, and the tables that it reads and writes.
+        receives: its function and what that receives; or what gives these, where some of it is learned from tables
+            that earlier stages write: it is asked when the step is planned and when it works.
+        inputs: gives fingerprints of what is read besides tables, such as files.
+        unkeyed: parameters that no fingerprint names: `inputs` stand for them, or they change no row.
+        source: what the function reads in the tables' place, such as the path of a folder.
+        wanted: whether the settings ask for this step.
+    """
+
+    stage: Stage
+    receives: Call | Callable[[], Call]
+    inputs: Callable[[], Mapping[str, str]] = field(default=dict)
+    unkeyed: tuple[str, ...] = ()
+    source: object = None
+    wanted: bool = True
+
+    def plan(self, run: Run) -> Plan:
+        """Compare what the stage depends on with its last complete run."""
+        settings, bounds = _settings(self.call, self.unkeyed)
+        return run.plan(self.stage, settings, self.inputs(), bounds)
+
+    def work(self, tables: Tables, output: Output) -> None:
+        """Do the stage's work."""
+        given = self.call
+        given.function(tables if self.source is None else self.source, output, **given.arguments)
+
+    @property
+    def call(self) -> Call:
+        """The stage's function and what it receives, as the run stands."""
+        return self.receives if isinstance(self.receives, Call) else self.receives()
+
+
+def _settings(given: Call, unkeyed: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
+    """What a function receives as plain values, and the names of those that only decide whether it fails.
+
+    Raises:
+        ValueError: two arguments give one name different values.
+    """
+    settings: dict[str, Any] = {}
+    bounds = set[str]()
+    for name, argument in given.arguments.items():
+        if name in unkeyed:
+            continue
+        values = _values(name, argument)
+        twice = [key for key, value in values.items() if settings.get(key, value) != value]
+        if twice:
+            raise ValueError(f"{given.function.__name__}: two arguments name {', '.join(twice)}")
+        settings |= values
+        bounds |= values.keys() - argument.shaping() if isinstance(argument, Section) else set()
+    return settings, frozenset(bounds)
+
+
+def _values(name: str, argument: Any) -> Mapping[str, Any]:
+    """All of an argument that can change a row or make the stage fail, by name."""
+    if isinstance(argument, Section):
+        return argument.decisive()
+    if hasattr(type(argument), "identity"):
+        identity: Mapping[str, Any] = argument.identity
+        return identity
+    if isinstance(argument, Mapping):
+        return {name: {key: one.identity for key, one in argument.items()}}
+    return {name: argument.isoformat() if isinstance(argument, date) else argument}

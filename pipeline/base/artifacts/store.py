@@ -1,0 +1,120 @@
+"""Files below one root: a local folder or an `s3://` prefix, with writes that happen whole or not at all."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow.fs as pafs
+
+from darklode.pipeline.base.errors import ArtifactError
+
+
+class Store:
+    """A root URL and the files below it, named by relative paths with `/`.
+
+    Raises:
+        ArtifactError: the URL has another scheme, names no bucket, or carries a user name or password (keys come from
+            the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another server than AWS).
+    """
+
+    def __init__(self, url: str) -> None:
+        self.local: Path | None = None
+        if url.startswith("s3://"):
+            self._fs, self._root = _s3(url, os.environ)
+            self.url = f"s3://{self._root}"
+        elif "://" in url:
+            scheme = urlsplit(url).scheme
+            raise ArtifactError(f"{scheme}:// is not a place for a run; use a folder or s3://bucket/prefix")
+        else:
+            self.local = Path(url).expanduser().resolve()
+            self.url = str(self.local)
+            self._fs, self._root = pafs.LocalFileSystem(), str(self.local)
+
+    def path(self, name: str) -> str:
+        """The file's path as the filesystem (and, locally, DuckDB) knows it."""
+        return f"{self._root}/{name}"
+
+    @property
+    def filesystem(self) -> pafs.FileSystem:
+        return self._fs
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole: whoever looks sees all of it or nothing, also after a kill or a power cut."""
+        if self.local is None:
+            with self._fs.open_output_stream(self.path(name)) as stream:
+                stream.write(data)
+            return
+        target = self.local / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _flush(target.parent)
+
+    def read(self, name: str) -> bytes | None:
+        """The file's bytes, or None where there is no such file."""
+        try:
+            with self._fs.open_input_stream(self.path(name), compression=None) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def size(self, name: str) -> int | None:
+        """The file's size in bytes, or None where there is no such file."""
+        info = self._fs.get_file_info(self.path(name))
+        return int(info.size) if info.is_file else None
+
+    def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
+        """Files in a folder (and below it) and their sizes in bytes; empty where there is no such folder."""
+        found = self._list(folder, recursive=recursive)
+        return {info.path.removeprefix(f"{self._root}/"): info.size for info in found if info.is_file}
+
+    def folders(self, folder: str) -> list[str]:
+        """Names of the folders directly in a folder, sorted."""
+        return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
+
+    def _list(self, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
+        try:
+            return list(self._fs.get_file_info(selector))
+        except OSError:  # a folder made while it was looked for is neither found nor missing
+            return list(self._fs.get_file_info(selector))
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is already gone is no error."""
+        try:
+            self._fs.delete_file(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is in it; one that is already gone is no error."""
+        try:
+            self._fs.delete_dir(self.path(folder))
+        except FileNotFoundError:
+            return
+
+
+def _flush(folder: Path) -> None:
+    """Have a folder's names on disk, too: a power cut could still undo a rename."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
+    parts = urlsplit(url)
+    if set("@:") & set(parts.netloc) or parts.query or parts.fragment:
+        raise ArtifactError("an s3:// address must not carry keys or options; set AWS_* in the environment")
+    if not parts.netloc:
+        raise ArtifactError("an s3:// address names a bucket: s3://bucket/prefix")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    filesystem = pafs.S3FileSystem(endpoint_override=endpoint, region=region)
+    return filesystem, f"{parts.netloc}{parts.path}".rstrip("/")

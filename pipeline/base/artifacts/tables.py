@@ -1,0 +1,234 @@
+"""Reading tables of a run: by batches, whole, or through DuckDB."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts.stage import Part, hive_keys, partition_of
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.schemas.table import Table
+from darklode.schemas.tables import TABLES
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+
+MEMORY_LIMIT = "2GB"
+BATCH_ROWS = 8192
+
+
+class Tables:
+    """The complete tables that a stage may read: what is not named here does not exist for it."""
+
+    def __init__(self, store: Store, parts: dict[str, list[Part]]) -> None:
+        self._store = store
+        self._parts = parts
+
+    @property
+    def url(self) -> str:
+        """The run's folder or prefix."""
+        return self._store.url
+
+    def __contains__(self, table: str) -> bool:
+        return table in self._parts
+
+    def rows(self, table: str) -> int:
+        return sum(part.rows for part in self._parts[table])
+
+    def parts(self, table: str) -> list[Part]:
+        """The table's parts, in the order written."""
+        return self._parts[table]
+
+    def part(self, part: Part) -> pa.Table:
+        """One part's rows."""
+        return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem, partitioning=None)
+
+    def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
+        """The parts of a table whose every part holds one day, by ISO date, in order; the date is read off a footer."""
+        days: dict[str, list[Part]] = {}
+        for part in self._parts[table]:
+            if part.rows:
+                days.setdefault(self._day(part, column), []).append(part)
+        return dict(sorted(days.items()))
+
+    def _day(self, part: Part, column: str) -> str:
+        footer = self.footer(part)
+        place = footer.schema.to_arrow_schema().get_field_index(column)
+        first = footer.row_group(0).column(place).statistics.min
+        return (first.date() if isinstance(first, datetime) else first).isoformat()
+
+    def footer(self, part: Part) -> pq.FileMetaData:
+        """One part's Parquet footer."""
+        return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
+
+    def dataset(self, table: str) -> pads.Dataset:
+        """The table's parts for pyarrow, in the order written."""
+        import pyarrow.dataset as pads  # which imports pandas where it is installed
+
+        files = [self._store.path(part.file) for part in self._parts[table]]
+        schema = TABLES[table].schema
+        if not files:
+            return pads.dataset(TABLES[table].empty())
+        keys = self._hive_keys(table)
+        folders = pads.partitioning(pa.schema([schema.field(key) for key in keys]), flavor="hive") if keys else None
+        filesystem = self._store.filesystem
+        return pads.dataset(files, schema=schema, format="parquet", filesystem=filesystem, partitioning=folders)
+
+    def _hive_keys(self, table: str) -> list[str]:
+        first = self._parts[table][:1]
+        return [key for part in first for key in hive_keys(partition_of(part.file))]
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """The whole table, in the order it was written."""
+        return self.dataset(table).to_table(columns=columns)
+
+    def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+        """The table piece by piece, in the order it was written, never much more in memory than one piece."""
+        scan = self.dataset(table).scanner(
+            columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
+        )
+        for batch in scan.to_batches():
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
+
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A DuckDB connection with every table as a view of its name; it spills to disk past MEMORY_LIMIT."""
+        with scratch() as connection:
+            for table in self._parts:
+                self.view(connection, table, table)
+            yield connection
+
+    @contextmanager
+    def opened(self) -> Iterator[Tables]:
+        """The same tables for many questions: one connection answers them all, and makes its views once."""
+        with self.connect() as connection:
+            yield _Opened(self._store, self._parts, connection)
+
+    def sql(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """The answer of one query. Order its rows: DuckDB promises no order of its own."""
+        with self.connect() as connection:
+            answer: pa.Table = connection.sql(query, params=list(parameters)).to_arrow_table()
+            return answer
+
+    def stream(self, query: str, parameters: Mapping[str, object], rows: int) -> Iterator[pa.Table]:
+        """The answer of one ordered query in pieces of `rows` rows, the last one shorter."""
+        with self.connect() as connection:
+            yield from pieces(connection, query, parameters, rows)
+
+    @classmethod
+    def nothing(cls, *tables: str) -> Tables:
+        """Tables without rows."""
+        return cls(Store("."), {table: [] for table in tables})
+
+    def of(self, table: str, parts: Sequence[Part]) -> Tables:
+        """The same tables, but only these parts of one of them."""
+        return Tables(self._store, self._parts | {table: list(parts)})
+
+    def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
+        """Make one of the tables a view of the connection."""
+        files = [self._store.path(part.file) for part in self._parts[table]]
+        # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
+        pattern = any(character in name for name in files for character in "*?[")
+        if not files:
+            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {no_rows(TABLES[table])}')
+        elif self._store.local is None or pattern:
+            connection.register(name, self.dataset(table))
+        else:
+            names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+            columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
+            rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
+            try:
+                connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
+            except duckdb.BinderException as error:
+                message = f"the table {table} of {self.url} was written by another version of Darklode"
+                raise ArtifactError(f"{message}; run the command that made it again") from error
+
+
+class _Opened(Tables):
+    """Tables with a connection that stays."""
+
+    def __init__(self, store: Store, parts: dict[str, list[Part]], connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(store, parts)
+        self._connection = connection
+
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        yield self._connection
+
+
+def verbatim(path: str) -> str:
+    """A path for DuckDB, which would take * ? [ in a name for a pattern."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
+
+
+def hive_option(table: str, keys: Sequence[str]) -> str:
+    """How `read_parquet` is to take folders for columns; a run's own folder named `tenant=x` must not be one."""
+    if not keys:
+        return "hive_partitioning = false"
+    types = {pa.string(): "VARCHAR", pa.date32(): "DATE"}
+    kinds = ", ".join(f"'{key}': {types[TABLES[table].schema.field(key).type]}" for key in keys)
+    return f"hive_partitioning = true, hive_types = {{{kinds}}}"
+
+
+_TYPES: dict[pa.DataType, str] = {
+    pa.string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.date32(): "DATE",
+}
+
+
+def no_rows(table: Table) -> str:
+    """SQL for a table without rows."""
+    columns = ", ".join(f'CAST(NULL AS {_sql_type(field.type)}) AS "{field.name}"' for field in table.schema)
+    return f"SELECT {columns} WHERE false"
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _TYPES[kind]
+
+
+@contextmanager
+def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database, which spills to disk past MEMORY_LIMIT."""
+    with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
+        connection = duckdb.connect(
+            config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
+        )
+        try:
+            connection.execute("SET enable_progress_bar = false")
+            yield connection
+        finally:
+            connection.close()
+
+
+def pieces(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], rows: int
+) -> Iterator[pa.Table]:
+    """The answer of one ordered query in pieces of `rows` rows, the last one shorter.
+
+    DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+    """
+    reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
+    waiting: pa.Table = reader.schema.empty_table()
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows >= rows:
+            yield waiting.slice(0, rows)
+            waiting = waiting.slice(rows)
+    if waiting.num_rows:
+        yield waiting

@@ -1,0 +1,89 @@
+"""A dataset card: Markdown whose front matter tells Hugging Face's tools what lies in the folder."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.settings import Settings
+
+Files = Mapping[str, Mapping[str, str]]
+"""For each config, the file or pattern of each split, relative to the card's folder."""
+
+
+def with_front_matter(text: str, front: Mapping[str, Any], configs: Files) -> str:
+    """A card of this text; `configs` become the last key of its front matter, where there are any."""
+    listed = [
+        {"config_name": config, "data_files": [{"split": split, "path": path} for split, path in files.items()]}
+        for config, files in configs.items()
+        if files
+    ]
+    keys = {**front, "configs": listed} if listed else dict(front)
+    return f"---\n{yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)}---\n{text}"
+
+
+def document(sections: Sequence[str], tables: Iterable[tuple[str, pa.Table, str]], last: Sequence[str]) -> str:
+    """What comes first, each table that has rows (title, table, note), and what comes last."""
+    found = list(sections)
+    for title, table, note in tables:
+        if table.num_rows:
+            found += [f"## {title}", *([note] if note else []), markdown(table)]
+    return "\n\n".join([*found, *last]) + "\n"
+
+
+def closing(run: Run, settings: Settings, reading: str) -> list[str]:
+    """The sections with which every card ends: settings, software, licence, and how to read the run."""
+    return [
+        *("## Settings that differ from the defaults", changed_settings(settings)),
+        *("## Software", software(run), "## Licence", f"`{cell(settings.card.license)}`"),
+        *("## How to read it", reading),
+    ]
+
+
+def name_of(run: Run, settings: Settings) -> str:
+    """The dataset's name: that of the settings, or the folder's."""
+    return settings.card.name or run.store.url.rsplit("/", 1)[-1]
+
+
+def markdown(table: pa.Table) -> str:
+    """A small table as Markdown: nulls empty, floats with at most three decimals."""
+    lines = [f"| {' | '.join(table.column_names)} |", "|" + "---|" * table.num_columns]
+    lines += [f"| {' | '.join(cell(value) for value in row.values())} |" for row in table.to_pylist()]
+    return "\n".join(lines)
+
+
+def cell(value: object) -> str:
+    """A value as it stands in a Markdown table, with nothing in it that Markdown or HTML would read."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = " ".join(str(value).split())
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
+
+
+def changed_settings(settings: Settings) -> str:
+    """The settings that differ from the defaults, as a list."""
+    changed = list(_changed(settings.model_dump(mode="json"), Settings().model_dump(mode="json")))
+    return "\n".join(changed) or "None."
+
+
+def _changed(mine: Mapping[str, Any], default: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in mine.items():
+        if isinstance(value, Mapping):
+            yield from _changed(value, default.get(key) or {}, f"{above}{key}.")
+        elif value != default.get(key):
+            yield f"- `{above}{key}`: `{cell(str(value))}` (default `{cell(str(default.get(key)))}`)"
+
+
+def software(run: Run) -> str:
+    """The packages that made the run, with their versions, as a list."""
+    found: dict[str, set[str]] = {}
+    for manifest in run.manifests().values():
+        for package, version in manifest.software.items():
+            found.setdefault(package, set()).add(version)
+    return "\n".join(f"- {package} {', '.join(sorted(found[package]))}" for package in sorted(found)) or "None yet."

@@ -1,0 +1,115 @@
+"""How retrievers and judges see a tenant's chunks: title, heading and text in one string, chunk by chunk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
+
+
+def view(chunks: pa.Table) -> pa.ChunkedArray:
+    """What retrievers and judges read of each chunk: title, heading and text, one a line, nulls left out.
+
+    Args:
+        chunks: a table with the columns title, heading and text of `chunks`.
+    """
+    parts = [chunks["title"], chunks["heading"], chunks["text"]]
+    return pc.binary_join_element_wise(*parts, "\n", null_handling="skip")
+
+
+def tenants(tables: Tables, table: str = "chunks") -> list[str]:
+    """The tenants that have rows in a table, sorted."""
+    found: set[str] = set()
+    for batch in tables.batches(table, ["tenant"]):
+        found.update(pc.unique(batch["tenant"]).to_pylist())
+    return sorted(found)
+
+
+class Digest:
+    """A hash of text columns that come piece by piece: where they are cut does not matter, where a value ends does."""
+
+    def __init__(self, columns: int) -> None:
+        self._lengths = [hashlib.sha256() for _ in range(columns)]
+        self._bytes = [hashlib.sha256() for _ in range(columns)]
+
+    def update(self, columns: Iterable[pa.ChunkedArray]) -> None:
+        """Add rows, as one string column without nulls for each column announced."""
+        for column, lengths, content in zip(columns, self._lengths, self._bytes, strict=True):
+            for piece in column.chunks:
+                lengths.update(pc.binary_length(piece).to_numpy().astype("<i4"))
+                content.update(_joined(piece))
+
+    def hexdigest(self) -> str:
+        """32 hex digits."""
+        ends = b"".join(part.digest() for part in (*self._lengths, *self._bytes))
+        return hashlib.sha256(ends).hexdigest()[:32]
+
+
+def _joined(piece: pa.StringArray) -> pa.Buffer | bytes:
+    whole = pa.ListArray.from_arrays(pa.array([0, len(piece)], pa.int32()), piece)
+    return pc.binary_join(whole, "")[0].as_buffer() or b""
+
+
+class TenantChunks:
+    """One tenant's chunks, in table order; the row numbers of retrievers count in this order, from 0.
+
+    Args:
+        tables: holds the table `chunks`.
+        tenant: whose chunks; a tenant without chunks has none, which is no error.
+    """
+
+    def __init__(self, tables: Tables, tenant: str) -> None:
+        self._tables = tables
+        self.tenant = tenant
+
+    def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The tenant's rows piece by piece, never much more in memory than one piece."""
+        scanner = self._tables.dataset("chunks").scanner(
+            columns=columns,
+            filter=pc.field("tenant") == self.tenant,
+            batch_size=BATCH_ROWS,
+            batch_readahead=2,
+            fragment_readahead=1,
+            use_threads=False,
+        )
+        return (batch for batch in scanner.to_batches() if batch.num_rows)
+
+    def batches(self) -> Iterator[list[str]]:
+        """Each chunk's `view`, batch by batch; every call starts from the first."""
+        for batch in self.scan(["title", "heading", "text"]):
+            yield view(pa.Table.from_batches([batch])).to_pylist()
+
+    def hashes(self) -> pa.StringArray:
+        """Row number → content hash, which names the chunk's `view`."""
+        found = (batch["content_hash"] for batch in self.scan(["content_hash"]))
+        return pa.concat_arrays([pa.array([], pa.string()), *found])
+
+    def hashed(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Content hashes and the views that they name, batch by batch."""
+        for batch in self.scan(["title", "heading", "text", "content_hash"]):
+            rows = pa.Table.from_batches([batch])
+            yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
+
+    @cached_property
+    def chunk_ids(self) -> pa.StringArray:
+        """Row number → chunk_id."""
+        return pa.concat_arrays([pa.array([], pa.string()), *(batch["chunk_id"] for batch in self.scan(["chunk_id"]))])
+
+    @property
+    def n(self) -> int:
+        """How many chunks the tenant has."""
+        return len(self.chunk_ids)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the tenant's chunk ids and contents, in order: 32 hex digits."""
+        digest = Digest(2)
+        for batch in self.scan(["chunk_id", "content_hash"]):
+            digest.update(pa.Table.from_batches([batch]).columns)
+        return digest.hexdigest()

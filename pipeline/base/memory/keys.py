@@ -1,0 +1,161 @@
+"""Content hashes as 16-byte keys, and looking them up: sorted, without a Python object per key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+"""Shape (n, 2): the first and the last 16 hex digits of each hash."""
+
+_DIGITS = 32
+_VALUES = np.full(256, 255, dtype=np.uint8)
+_VALUES[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
+
+
+def keys_of(hashes: Sequence[str] | pa.Array | pa.ChunkedArray) -> Keys:
+    """Keys of content hashes, in their order.
+
+    Raises:
+        ValueError: one of them is not 32 lower-case hex digits.
+    """
+    column = hashes if isinstance(hashes, (pa.Array, pa.ChunkedArray)) else pa.array(hashes, pa.string())
+    pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.empty((0, 2), dtype=np.uint64), *(_piece(piece) for piece in pieces)])
+
+
+def _piece(hashes: pa.Array) -> Keys:
+    joined = pa.ListArray.from_arrays(pa.array([0, len(hashes)], pa.int32()), hashes.cast(pa.string()))
+    lengths = pc.fill_null(pc.binary_length(hashes), 0).to_numpy(zero_copy_only=False)
+    _refuse(lengths != _DIGITS, hashes)
+    text = np.frombuffer(pc.binary_join(joined, "")[0].as_buffer() or b"", dtype=np.uint8).reshape(-1, _DIGITS)
+    digits = _VALUES[text]
+    _refuse((digits == 255).any(axis=1), hashes)
+    packed = digits[:, ::2] << np.uint8(4) | digits[:, 1::2]
+    return from_bytes(packed)
+
+
+def _refuse(bad: NDArray[Any], hashes: pa.Array) -> None:
+    if bad.any():
+        raise ValueError(f"{hashes[int(bad.argmax())].as_py()!r} is no content hash: 32 hex digits are asked for")
+
+
+def from_bytes(data: NDArray[np.uint8]) -> Keys:
+    """Keys from rows of 16 bytes."""
+    return np.ascontiguousarray(data).view(">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def to_bytes(keys: Keys) -> bytes:
+    """16 bytes a key, in the hash's own order."""
+    return keys.astype(">u8").tobytes()
+
+
+def hash_of(key: NDArray[np.uint64]) -> str:
+    """The hash that a key of shape (2,) stands for."""
+    return f"{int(key[0]):016x}{int(key[1]):016x}"
+
+
+_Run = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]
+"""First halves, sorted; last halves; numbers."""
+
+
+class KeyIndex:
+    """Finds keys in a list of them that grows, numbered as they come: 20 bytes a key, up to 2³² keys.
+
+    They lie in sorted runs, each at least twice as long as the next: adding n bit by bit costs O(n log n) in all.
+
+    Args:
+        keys: the first ones; any key may come several times.
+    """
+
+    def __init__(self, keys: Keys | None = None) -> None:
+        self._runs: list[_Run] = []
+        self._length = 0
+        if keys is not None:
+            self.add(keys)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, keys: Keys) -> None:
+        """Put keys at the end of the list."""
+        if not len(keys):
+            return
+        order = np.argsort(keys[:, 0])
+        numbers = (order + self._length).astype(np.uint32)
+        run: _Run = keys[order, 0], keys[order, 1], numbers
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(run[0]):
+            run = _merged(self._runs.pop(), run)
+        self._runs.append(run)
+        self._length += len(keys)
+
+    def add_new(self, keys: Keys) -> NDArray[np.bool_]:
+        """Add keys; true for those that were not there, each once, at its first place in `keys`."""
+        new = first_of_each(keys) & (self.find(keys) < 0)
+        self.add(keys[new])
+        return new
+
+    def find(self, keys: Keys) -> NDArray[np.int64]:
+        """Each key's number in the list, -1 where it has none; the first where it stands there several times."""
+        found = np.full(len(keys), self._length, dtype=np.int64)
+        for rows, numbers in self._pieces(keys):
+            found[rows] = np.minimum(found[rows], numbers)
+        found[found == self._length] = -1
+        return found
+
+    def matches(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All places of `keys` in the list: rows of `keys`, ascending, and for each its numbers, ascending."""
+        pieces = list(self._pieces(keys))
+        rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in pieces)])
+        both = np.lexsort((numbers, rows))
+        return rows[both], numbers[both]
+
+    def _pieces(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        order = np.argsort(keys[:, 0])  # in order, neighbours share cache lines
+        return (piece for run in self._runs for piece in _matches(run, keys, order))
+
+    def repeated(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The keys that stand in the list more than once: which key, ascending, and for each its numbers, ascending."""
+        while len(self._runs) > 1:
+            last = self._runs.pop()
+            self._runs.append(_merged(self._runs.pop(), last))
+        if not self._runs:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        high, low, _ = self._runs[0]
+        same = np.flatnonzero(high[1:] == high[:-1])
+        near = np.union1d(same, same + 1)
+        rows, numbers = self.matches(np.unique(np.stack([high[near], low[near]], axis=1), axis=0))
+        several = np.bincount(rows)[rows] > 1
+        return rows[several], numbers[several]
+
+
+def first_of_each(keys: Keys) -> NDArray[np.bool_]:
+    """True where a key stands for the first time."""
+    return np.asarray(KeyIndex(keys).find(keys) == np.arange(len(keys)))
+
+
+def _merged(first: _Run, second: _Run) -> _Run:
+    high = np.concatenate([first[0], second[0]])
+    order = np.argsort(high, kind="stable")  # which finds two sorted runs and merges them in one pass
+    low, numbers = np.concatenate([first[1], second[1]]), np.concatenate([first[2], second[2]])
+    return high[order], low[order], numbers[order]
+
+
+def _matches(run: _Run, keys: Keys, order: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Rows and numbers of the keys in one run; `order` sorts the keys' first halves."""
+    high, low, numbers = run
+    rows, at = order, np.searchsorted(high, keys[order, 0])
+    while len(rows):
+        reached = at < len(high)
+        rows, at = rows[reached], at[reached]
+        same = high[at] == keys[rows, 0]
+        rows, at = rows[same], at[same]
+        equal = low[at] == keys[rows, 1]
+        yield rows[equal], numbers[at[equal]].astype(np.int64)
+        at = at + 1

@@ -1,0 +1,261 @@
+"""The files of keyed stores: parts, written whole and never changed, by any number of processes and machines at once.
+
+ROOT/<top>/<hash of the owner's id>/<owner>.json    the id in words, and what all of the owner's parts have in common
+                                   /NAME.<ending>   a part; NAME is a time and what makes it the writer's alone
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import platformdirs
+import pyarrow.fs as pafs
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import KeyIndex, Keys
+
+LOOKS = 20
+"""So often parts may vanish while they are read, before it is given up."""
+_READERS = 8
+WRITING = timedelta(hours=1)
+"""A younger file that belongs to no part may still be in the making."""
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+
+
+class Damaged(Exception):
+    """A part that cannot be trusted: torn, or of something else."""
+
+
+def default_root() -> str:
+    """The user's cache folder for this platform, such as ~/.cache/darklode."""
+    return str(platformdirs.user_cache_path("darklode"))
+
+
+class Parts:
+    """The parts of any number of owners below one root.
+
+    Args:
+        root: a folder or an s3:// prefix; null: `default_root()`.
+        top: the folder of this kind of parts.
+        owner: what an owner is, such as `judge`: its record is `judge.json` and has a `judge_id`.
+        endings: of a part's files, in the order of their writing; the last one completes the part.
+        remedy: what to do about a record that cannot be read.
+
+    Raises:
+        ArtifactError: the root is neither a folder nor an s3:// prefix.
+    """
+
+    def __init__(
+        self, root: str | None, top: str, owner: str, endings: tuple[str, ...], remedy: str = "delete it"
+    ) -> None:
+        self.store = Store(root or default_root())
+        self.top, self.endings, self._remedy = top, endings, remedy
+        self._id, self._record = f"{owner}_id", f"{owner}.json"
+
+    def folder(self, owner_id: str) -> str:
+        """Where an owner's parts lie, below the root."""
+        return f"{self.top}/{hashlib.sha256(owner_id.encode()).hexdigest()[:32]}"
+
+    def record(self, folder: str) -> dict[str, Any] | None:
+        """What the record of a folder's owner says; None where there is none.
+
+        Raises:
+            ArtifactError: it is damaged.
+        """
+        data = self.store.read(f"{folder}/{self._record}")
+        if data is None:
+            return None
+        try:
+            record: dict[str, Any] = json.loads(data)
+            if self.folder(record[self._id]) != folder:
+                raise ValueError("it names the owner of another folder")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self.damaged(folder, error) from error
+        return record
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records of all owners, by id."""
+        found = (self.record(f"{self.top}/{folder}") for folder in self.store.folders(self.top))
+        return sorted((record for record in found if record), key=lambda record: str(record[self._id]))
+
+    def damaged(self, folder: str, error: Exception) -> ArtifactError:
+        """What to raise where a folder's record says nonsense."""
+        return ArtifactError(f"{self.store.path(f'{folder}/{self._record}')} is damaged ({error}); {self._remedy}")
+
+    def register(self, owner_id: str, **facts: object) -> None:
+        """Write an owner's record."""
+        data = json.dumps({self._id: owner_id, **facts}, indent=1).encode()
+        self.store.write(f"{self.folder(owner_id)}/{self._record}", data)
+
+    def write(self, owner_id: str, *files: bytes) -> None:
+        """Write a part: a file for each ending."""
+        # The time keeps the parts in the order of their writing; the rest makes the name this writer's alone.
+        stem = f"{self.folder(owner_id)}/{time.time_ns():020d}-{uuid.uuid4().hex}"
+        for ending, data in zip(self.endings, files, strict=True):
+            self.store.write(f"{stem}{ending}", data)
+
+    def sizes(self, owner_id: str) -> dict[str, int]:
+        """The owner's files, by their paths below the root, and their bytes."""
+        return self.store.sizes(self.folder(owner_id))
+
+    def names(self, owner_id: str) -> list[str]:
+        """The files that complete the owner's parts, the oldest first."""
+        return sorted(name for name in self.sizes(owner_id) if name.endswith(self.endings[-1]))
+
+    def delete(self, name: str) -> None:
+        """Delete a file, and its local copy; one that is already gone is no error."""
+        self.store.delete(name)
+        if self.store.local is None:
+            self._copies.delete(name)
+
+    def fetch(self, name: str) -> Path:
+        """A local path of a file; a bucket's is copied once for all processes of this machine, since it never changes.
+
+        Raises:
+            ArtifactError: it was pruned.
+        """
+        place = self.store if self.store.local is not None else self._copies
+        assert place.local is not None
+        if place is not self.store and place.size(name) is None:
+            data = self.store.read(name)
+            if data is not None:
+                place.write(name, data)
+        if not (place.local / name).is_file():
+            raise ArtifactError(f"{self.store.path(name)} was pruned while it was in use; start again")
+        return place.local / name
+
+    @property
+    def _copies(self) -> Store:
+        return Store(f"{default_root()}/copies/{hashlib.sha256(self.store.url.encode()).hexdigest()[:32]}")
+
+    def prune(self, owner_id: str) -> int:
+        """Delete all of an owner's files; returns the bytes freed."""
+        sizes = self.sizes(owner_id)
+        # What completes a part goes first, so that a kill leaves none that looks whole; the record goes last, so that
+        # what is left stays listed.
+        for name in sorted(sizes, key=lambda name: (name.endswith(self._record), not name.endswith(self.endings[-1]))):
+            self.delete(name)
+        return sum(sizes.values())
+
+    def prune_orphans(self, owner_id: str, whole: Collection[str], older_than: timedelta = WRITING) -> int:
+        """Delete an owner's files that belong to no part; returns the bytes freed.
+
+        Args:
+            owner_id: whose.
+            whole: its files that belong to a part.
+            older_than: younger ones stay: a writer may still be at work on them.
+        """
+        freed = 0
+        for name in self.orphans(owner_id, whole):
+            info = self.store.filesystem.get_file_info(self.store.path(name))
+            if info.type == pafs.FileType.File and datetime.now(UTC) - info.mtime >= older_than:
+                self.delete(name)
+                freed += info.size
+        return freed
+
+    def orphans(self, owner_id: str, whole: Collection[str]) -> list[str]:
+        """The owner's files that are neither its record nor among `whole`, sorted."""
+        return sorted(set(self.sizes(owner_id)) - {*whole, f"{self.folder(owner_id)}/{self._record}"})
+
+
+class PartIndex:
+    """Finds keys in the parts of one owner, whose rows are numbered through all parts; 20 bytes a row.
+
+    Args:
+        names: names the parts that are there now, sorted by the time of their writing.
+        keys: gives a part's keys, or raises Damaged or FileNotFoundError.
+        place: where they lie, for messages.
+    """
+
+    def __init__(self, names: Callable[[], list[str]], keys: Callable[[str], Keys], place: str) -> None:
+        self._list, self._read, self._place = names, keys, place
+        self.damaged: dict[str, str] = {}
+        """Parts that are skipped since they cannot be trusted, each with the reason."""
+        self.forget()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def forget(self) -> None:
+        """Start over without any part."""
+        self.names: list[str] = []
+        self.starts = np.zeros(1, dtype=np.int64)
+        self.keys = KeyIndex()
+
+    def refresh(self) -> None:
+        """Look for parts that were written since.
+
+        Raises:
+            ArtifactError: parts come and go faster than they can be read.
+        """
+        for _ in range(LOOKS):
+            indexed = {*self.names, *self.damaged}
+            fresh = [name for name in self._list() if name not in indexed]
+            if self._add(fresh):
+                return
+        raise self._restless()
+
+    def locate(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Each row's part, as its number in `names`, and its row there."""
+        parts = np.searchsorted(self.starts, numbers, side="right") - 1
+        return parts, numbers - self.starts[parts]
+
+    def by_part(self, numbers: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+        """For each part that numbers lie in: which of `names`, which of the numbers, their rows there, ascending."""
+        order = np.argsort(numbers, kind="stable")
+        parts, rows = self.locate(numbers[order])
+        starts = np.flatnonzero(np.diff(parts, prepend=-1))
+        for group, start in zip(np.split(order, starts[1:]), starts.tolist(), strict=True) if len(order) else ():
+            yield int(parts[start]), group, rows[start : start + len(group)]
+
+    def steadily(self, action: Callable[[], Result]) -> Result:
+        """Do it; start over from the parts as they are now where one turns out to be gone or torn.
+
+        Raises:
+            ArtifactError: parts come and go faster than they can be read.
+        """
+        for _ in range(LOOKS):
+            try:
+                return action()
+            except (FileNotFoundError, Damaged):
+                self.forget()
+                self.refresh()
+        raise self._restless()
+
+    def _load(self, name: str) -> Keys | None:
+        try:
+            return self._read(name)
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            self.damaged[name] = str(error)
+            return None
+
+    def _add(self, names: list[str]) -> bool:
+        """Number the rows of some parts; false where one is gone."""
+        with ThreadPoolExecutor(_READERS) as readers:
+            found = dict(zip(names, readers.map(self._load, names), strict=True))
+        whole = {name: keys for name, keys in found.items() if keys is not None}
+        self.names += whole
+        ends = self.starts[-1] + np.cumsum([len(keys) for keys in whole.values()], dtype=np.int64)
+        self.starts = np.append(self.starts, ends)
+        keys, there = np.concatenate([np.empty((0, 2), np.uint64), *whole.values()]), {*whole, *self.damaged}
+        found.clear()  # memory: what follows copies it
+        whole.clear()
+        self.keys.add(keys)
+        return there.issuperset(names)
+
+    def _restless(self) -> ArtifactError:
+        return ArtifactError(f"the parts in {self._place} change faster than they can be read; try again")

@@ -1,0 +1,199 @@
+"""Kinds of rows that a keyed store keeps, and their Parquet parts: checked when written and again when read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import Keys, keys_of
+from darklode.pipeline.base.memory.parts import Damaged, Ints
+
+WRITTEN = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
+_LAST = np.int64(2**63 - 1)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_GROUP_ROWS = 1 << 13
+"""Rows that are read together: a look-up wants some hundred neighbours."""
+_GROUPS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of rows.
+
+    Attributes:
+        top: the folder below the root.
+        owner: what an owner is, such as `judge`.
+        key: columns of content hashes; together they are a row's key.
+        values: the other columns. Nullable ones may be added later: parts without them are read with nulls.
+        answer: a column of `values`. A row in which it is null is a failed attempt: its column `error` says why, and it
+            gives way to any later row. Without one no row fails.
+    """
+
+    top: str
+    owner: str
+    key: tuple[str, ...]
+    values: pa.Schema
+    answer: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A row in a part; `written_at` stays as it was when parts are merged, and decides which row stands."""
+        hashes = (pa.field(name, pa.string(), nullable=False) for name in self.key)
+        return pa.schema([*hashes, WRITTEN, *self.values])
+
+    def empty(self, columns: list[str]) -> pa.Table:
+        """No rows of some columns."""
+        return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+
+    def keys(self, rows: pa.Table) -> Keys:
+        """One key for each row's hashes, shape (n_rows, 2).
+
+        Hashes are SHA-256, so that different rows share a key as rarely as different texts share a hash.
+
+        Raises:
+            ValueError: a hash is not 32 hex digits.
+        """
+        # An odd factor keeps every bit of the hashes so far, and (a, b) apart from (b, a).
+        return reduce(lambda keys, more: keys * _ODD ^ more, (keys_of(rows[name]) for name in self.key))
+
+    @property
+    def attempt(self) -> tuple[str, ...]:
+        """The columns that say whether a row is a failed attempt, and why."""
+        return (self.answer, "error") if self.answer else ()
+
+    def silent(self, rows: pa.Table) -> bool:
+        """Whether a failed attempt does not say why."""
+        if self.answer is None:
+            return False
+        return bool(pc.any(pc.and_(pc.is_null(rows[self.answer]), pc.is_null(rows["error"]))).as_py())
+
+    @property
+    def rank(self) -> list[str]:
+        """The columns by which one of several rows under a key stands."""
+        return [WRITTEN.name, *self.attempt[:1]]
+
+    def standing(self, groups: Ints, rows: pa.Table) -> Ints:
+        """Of rows under one key, each in one group of shape (n_rows,), the one that stands; by group.
+
+        Answers before failures; of answers the earliest, of failures the latest; of equals the first.
+        """
+        written = rows[WRITTEN.name].cast(pa.int64()).to_numpy()
+        good = pc.is_valid(rows[self.answer]).to_numpy() if self.answer else np.ones(len(rows), dtype=np.bool_)
+        order = np.lexsort((np.where(good, written - _LAST, _LAST - written), groups))
+        return np.asarray(order[np.diff(groups[order], prepend=-1) != 0])
+
+
+def encode(rows: pa.Table, kind: Kind, owner_id: str) -> bytes:
+    """A part's bytes: rows of the kind's schema, with the owner's id and checksums."""
+    sink = pa.BufferOutputStream()
+    marked = rows.combine_chunks().replace_schema_metadata({f"{kind.owner}_id": owner_id})
+    pq.write_table(marked, sink, compression="zstd", row_group_size=_GROUP_ROWS, write_page_checksum=True)
+    return bytes(sink.getvalue())
+
+
+class Part:
+    """A part opened for reading.
+
+    Columns that a version of Darklode before or after this one did not know are null or left out.
+
+    Raises:
+        Damaged: it is torn, or holds something else than this owner's rows.
+        FileNotFoundError: it was merged into another part, or pruned.
+        ArtifactError: the place cannot be read now.
+    """
+
+    def __init__(self, store: Store, name: str, kind: Kind, owner_id: str) -> None:
+        self._store, self._name, self._kind = store, name, kind
+        try:
+            self._file = _open(store.filesystem.open_input_file(store.path(name)))
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError):
+            self._file = self._whole()
+        schema = self._file.schema_arrow
+        if (schema.metadata or {}).get(f"{kind.owner}_id".encode()) != owner_id.encode():
+            raise Damaged(f"it holds no {kind.top} of this {kind.owner}")
+        wrong = [field.name for field in kind.schema if not self._fits(schema, field)]
+        if wrong:
+            raise Damaged(f"its columns {', '.join(wrong)} are not those of {kind.top}")
+
+    def read(self, columns: list[str], rows: Ints | None = None) -> pa.Table:
+        """Columns of the kind's schema at `rows`, in that order; all rows where none are named.
+
+        Raises:
+            Damaged: the content is torn.
+        """
+        sizes = np.array([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
+        if rows is None:
+            return self._groups(list(range(len(sizes))), columns)
+        starts = np.cumsum(sizes) - sizes
+        group = np.searchsorted(starts, rows, side="right") - 1
+        wanted, at = np.unique(group, return_inverse=True)
+        shifted = np.cumsum(sizes[wanted]) - sizes[wanted]
+        return self._groups(wanted.tolist(), columns).take(pa.array(rows - starts[group] + shifted[at]))
+
+    def keys(self) -> Keys:
+        """Every row's key.
+
+        Raises:
+            Damaged: the content is torn, a hash has another form, or a failed attempt does not say why.
+        """
+        found, numbers = [np.empty((0, 2), dtype=np.uint64)], list(range(self._file.num_row_groups))
+        columns = [*self._kind.key, *self._kind.attempt]
+        for start in range(0, len(numbers), _GROUPS_AT_ONCE):
+            rows = self._groups(numbers[start : start + _GROUPS_AT_ONCE], columns)
+            if self._kind.silent(rows):
+                raise Damaged("a failed attempt does not say why")
+            try:
+                found.append(self._kind.keys(rows))
+            except ValueError as error:
+                raise Damaged(str(error)) from error
+        return np.concatenate(found)
+
+    def _fits(self, schema: pa.Schema, field: pa.Field) -> bool:
+        place = schema.get_field_index(field.name)
+        if place < 0:
+            return bool(field.nullable and field.name not in self._kind.attempt)
+        return bool(schema.field(place).type == field.type)
+
+    def _groups(self, numbers: list[int], columns: list[str]) -> pa.Table:
+        """Columns in some row groups; those that the part does not have are null."""
+        there = [name for name in columns if name in self._file.schema_arrow.names]
+        try:
+            found = self._file.read_row_groups(numbers, there)
+        except (pa.ArrowException, OSError):
+            self._file = self._whole()
+            found = self._file.read_row_groups(numbers, there)
+        schema = self._kind.empty(columns).schema
+        arrays = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+        return pa.table(arrays, schema=schema)
+
+    def _whole(self) -> pq.ParquetFile:
+        """The part from memory, after it could not be read: a network that fails must not look like a torn part."""
+        try:
+            data = self._store.read(self._name)
+        except OSError as error:
+            raise ArtifactError(f"{self._store.path(self._name)} cannot be read: {_first_line(error)}") from error
+        if data is None:
+            raise FileNotFoundError(self._name)
+        try:
+            found = _open(pa.BufferReader(data))
+            found.read()
+        except (pa.ArrowException, OSError) as error:
+            raise Damaged(_first_line(error)) from error
+        return found
+
+
+def _open(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(source, pre_buffer=True, page_checksum_verification=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

@@ -1,0 +1,266 @@
+"""The keyed store: rows by owner and key, kept across runs and machines, so that nothing is computed or paid for twice.
+
+What a judge says of a pair, what a planner says of a query, what was spent: each is a `Kind` of rows. An owner is
+whoever's rows they are, such as a judge by its id; a key is one or several content hashes (32 hex digits each).
+
+    PLANS = Kind("plans", "planner", ("query_hash",), pa.schema([...]))
+    store = KeyedStore("s3://bucket/cache", PLANS)
+    store.append(planner_id, rows)                    # one part: whole or not at all
+    entries = store.open(planner_id)
+    found = entries.find(queries)                     # found.rows: which of the queries; found.values: what was kept
+
+Parts are Parquet files that anything may read. Merging makes large parts of small ones, safe beside readers, writers,
+other mergers, and a kill at any point: a merged part is whole before the parts it was made of are deleted. Whoever sees
+both sees some rows twice, of which the same one stands; whoever misses a deleted part looks again and finds the merged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import KeyIndex
+from darklode.pipeline.base.memory.parts import Damaged, Ints, PartIndex, Parts
+from darklode.pipeline.base.memory.rows import WRITTEN, Kind, Part, encode
+
+MERGE_PARTS = 256
+"""So many small parts are worth a pause to merge them."""
+LARGE_BYTES = 8 << 20
+"""A part of this size is left alone: several hundred thousand verdicts without a rationale."""
+
+USAGE = pa.schema(
+    [
+        pa.field("owner_id", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("parts", pa.int64()),
+        pa.field("damaged", pa.list_(pa.string())),
+    ]
+)
+"""What is kept of an owner: `rows` are those that stand, `damaged` the parts that are not trusted, and why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look-up found.
+
+    Attributes:
+        rows: rows of the table that was looked up, ascending, shape (n_found,).
+        values: the kind's values, in the order of `rows`.
+    """
+
+    rows: Ints
+    values: pa.Table
+
+
+class KeyedStore:
+    """Rows of one kind, of any number of owners; any number of processes and machines append and merge at once.
+
+    Args:
+        root: a folder or an s3:// prefix; null: the user's cache folder.
+        kind: what is kept.
+
+    Raises:
+        ArtifactError: the root is neither.
+    """
+
+    def __init__(self, root: str | None, kind: Kind) -> None:
+        self.parts, self.kind = Parts(root, kind.top, kind.owner, (".parquet",)), kind
+        self._registered: set[str] = set()
+
+    def append(self, owner_id: str, rows: pa.Table) -> None:
+        """Keep rows in a part of their own: whole or not at all.
+
+        Args:
+            owner_id: whose they are.
+            rows: the columns of the kind's key and values.
+
+        Raises:
+            ArtifactError: the part cannot be written.
+            ValueError: a column is missing or of another type, a hash has another form, or a failed attempt does not
+                say why.
+        """
+        if not rows.num_rows:
+            return
+        written = pa.repeat(pa.scalar(time.time_ns(), WRITTEN.type), rows.num_rows)
+        whole = rows.append_column(WRITTEN, written).select(self.kind.schema.names).cast(self.kind.schema)
+        self.kind.keys(whole)
+        if self.kind.silent(whole):
+            raise ValueError(f"{owner_id}: a row without {self.kind.answer} must say why in `error`")
+        try:
+            if owner_id not in self._registered and self.parts.record(self.parts.folder(owner_id)) is None:
+                self.parts.register(owner_id)
+            self._registered.add(owner_id)
+            self.parts.write(owner_id, encode(whole, self.kind, owner_id))
+        except OSError as error:
+            place = self.parts.store.path(self.parts.folder(owner_id))
+            raise ArtifactError(f"{rows.num_rows} {self.kind.top} cannot be written to {place}: {error}") from error
+
+    def open(self, owner_id: str) -> Entries:
+        """The owner's rows as they are now; `Entries.refresh` looks again."""
+        entries = Entries(self, owner_id)
+        entries.refresh()
+        return entries
+
+    def owners(self) -> list[str]:
+        """Ids of all owners, sorted."""
+        return [str(record[f"{self.kind.owner}_id"]) for record in self.parts.records()]
+
+    def usage(self) -> pa.Table:
+        """One row of `USAGE` per owner, by id."""
+        return pa.Table.from_pylist([self.facts(owner_id, self.open(owner_id)) for owner_id in self.owners()], USAGE)
+
+    def facts(self, owner_id: str, entries: Entries) -> dict[str, object]:
+        """An owner's row of `USAGE`."""
+        size, parts = sum(self.parts.sizes(owner_id).values()), len(self.parts.names(owner_id))
+        return {"owner_id": owner_id, "rows": len(entries), "bytes": size, "parts": parts, "damaged": entries.damaged}
+
+    def prune(self, owner_ids: Collection[str] | None = None) -> int:
+        """Delete owners' rows, all owners' where none is named; returns the bytes freed."""
+        doomed = self.owners() if owner_ids is None else owner_ids
+        self._registered.difference_update(doomed)
+        return sum(self.parts.prune(owner_id) for owner_id in doomed)
+
+    def tidy(self, owner_id: str) -> None:
+        """Merge the owner's small parts where many have gathered."""
+        if len(self._small(owner_id)) >= MERGE_PARTS:
+            self.merge(owner_id)
+
+    def merge(self, owner_id: str) -> int:
+        """Merge the owner's small parts; returns how many parts fewer there are.
+
+        Of several rows under one key only the one that stands is kept. Damaged parts are left where they are.
+        """
+        fewer = 0
+        for names in _batches(self._small(owner_id)):
+            tables = {name: rows for name in names if (rows := self._rows(name, owner_id)) is not None}
+            if len(tables) < 2:
+                continue
+            rows = pa.concat_tables(tables.values())
+            keys = self.kind.keys(rows)
+            stand = np.sort(self.kind.standing(KeyIndex(keys).find(keys), rows))
+            merged = rows.take(pa.array(stand)).sort_by([(name, "ascending") for name in self.kind.key])
+            self.parts.write(owner_id, encode(merged, self.kind, owner_id))
+            for name in tables:
+                self.parts.delete(name)
+            fewer += len(tables) - 1
+        return fewer
+
+    def _small(self, owner_id: str) -> dict[str, int]:
+        """The owner's parts that are worth merging and their bytes, the oldest first."""
+        sizes = sorted(self.parts.sizes(owner_id).items())
+        return {name: size for name, size in sizes if name.endswith(self.parts.endings) and size < LARGE_BYTES}
+
+    def _rows(self, name: str, owner_id: str) -> pa.Table | None:
+        """A part's rows; None where it is gone or damaged."""
+        try:
+            part = Part(self.parts.store, name, self.kind, owner_id)
+            part.keys()
+            return part.read(self.kind.schema.names)
+        except (FileNotFoundError, Damaged):
+            return None
+
+
+def _batches(sizes: dict[str, int]) -> Iterator[list[str]]:
+    """Names of small parts by as many as make a large one."""
+    names: list[str] = []
+    for name in sizes:
+        names.append(name)
+        if sum(sizes[one] for one in names) >= LARGE_BYTES:
+            yield names
+            names = []
+    yield names
+
+
+class Entries:
+    """One owner's rows as they were at the last `refresh`: an index in memory, the rows read from the parts when asked.
+
+    Parts may be merged or added meanwhile. Memory: 20 bytes a row, and about three times that while the index grows.
+
+    Args:
+        store: what keeps them.
+        owner_id: whose; parts of another owner are not trusted.
+    """
+
+    def __init__(self, store: KeyedStore, owner_id: str) -> None:
+        self._files, self._kind, self._owner_id = store.parts.store, store.kind, owner_id
+        place = self._files.path(store.parts.folder(owner_id))
+        self._index = PartIndex(lambda: store.parts.names(owner_id), lambda name: self._part(name).keys(), place)
+
+    @property
+    def damaged(self) -> list[str]:
+        """Parts that are skipped because they cannot be trusted, each with the reason."""
+        return [f"{self._files.path(name)}: {reason}" for name, reason in sorted(self._index.damaged.items())]
+
+    def refresh(self) -> None:
+        """Look for parts that were written since.
+
+        Raises:
+            ArtifactError: parts come and go faster than they can be read.
+        """
+        self._index.refresh()
+
+    def find(self, keys: pa.Table) -> Found:
+        """The rows that stand, under those of the keys that have one.
+
+        Args:
+            keys: any table with the columns of the kind's key.
+
+        Raises:
+            ArtifactError: parts come and go faster than they can be read.
+            ValueError: a hash is not 32 hex digits.
+        """
+        wanted, values = self._kind.keys(keys), self._kind.values.names
+
+        def look() -> Found:
+            rows, numbers = self._index.keys.matches(wanted)
+            found = self._take(numbers, list(dict.fromkeys([*values, *self._kind.rank])))
+            stand = self._kind.standing(rows, found)
+            return Found(rows[stand], found.select(values).take(pa.array(stand)).combine_chunks())
+
+        return self._index.steadily(look)
+
+    def __len__(self) -> int:
+        """How many rows stand."""
+        rows, numbers = self._index.keys.repeated()
+        return len(self._index) - len(numbers) + len(np.unique(rows))
+
+    def rows(self, columns: list[str]) -> pa.Table:
+        """Columns of all rows that stand.
+
+        Raises:
+            ArtifactError: parts come and go faster than they can be read.
+        """
+
+        def read() -> pa.Table:
+            rows, numbers = self._index.keys.repeated()
+            stand = self._kind.standing(rows, self._take(numbers, self._kind.rank))
+            whole = np.delete(np.arange(len(self._index)), np.delete(numbers, stand))
+            parts = (self._read(part, columns, rows) for part, _, rows in self._index.by_part(whole))
+            return pa.concat_tables([self._kind.empty(columns), *parts])
+
+        return self._index.steadily(read)
+
+    def _part(self, name: str) -> Part:
+        return Part(self._files, name, self._kind, self._owner_id)
+
+    def _read(self, part: int, columns: list[str], rows: Ints) -> pa.Table:
+        name = self._index.names[part]
+        try:
+            return self._part(name).read(columns, rows)
+        except Damaged as error:
+            self._index.damaged[name] = str(error)
+            raise
+
+    def _take(self, numbers: Ints, columns: list[str]) -> pa.Table:
+        """Rows by their numbers, in that order."""
+        tables, orders = [self._kind.empty(columns)], [np.empty(0, dtype=np.int64)]
+        for part, group, rows in self._index.by_part(numbers):
+            tables.append(self._read(part, columns, rows))
+            orders.append(group)
+        return pa.concat_tables(tables).take(pa.array(np.argsort(np.concatenate(orders))))

@@ -1,0 +1,263 @@
+"""Vectors kept across runs by (encoder id, content hash): appended by many processes, never computed twice.
+
+ROOT/embeddings/<hash of the encoder id>/encoder.json     the id, dimensions and dtype
+                                        /NAME.vectors     raw little-endian numbers, one row a vector
+                                        /NAME.keys        16 bytes a vector; written last: the shard is complete
+
+Vectors are a keyed store whose parts are shards: exact search maps them, which Parquet does not allow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import Keys, hash_of, keys_of
+from darklode.pipeline.base.memory.parts import WRITING, PartIndex, Parts
+from darklode.pipeline.base.memory.shards import (
+    KEY_BYTES,
+    KEYS,
+    VECTORS,
+    Dtype,
+    Layout,
+    Shards,
+    Vectors,
+    decode_keys,
+    encode_keys,
+    vectors_of,
+)
+
+SHARD_BYTES = 64 << 20
+FLUSH_SECONDS = 10.0
+"""A shard is closed when it is full or when its first vector has waited so long: what a kill may cost."""
+
+
+class VectorWriter:
+    """Keeps one encoder's vectors; any number of writers work at once, also on other machines.
+
+    Leaving its context writes what still waits, also when an error ends it: those vectors are good.
+    """
+
+    def __init__(self, parts: Parts, layout: Layout) -> None:
+        self._parts, self._layout = parts, layout
+        self._waiting: list[tuple[Keys, Vectors]] = []
+        self._bytes = 0
+        self._since = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.flush()
+
+    def add(self, hashes: Sequence[str] | pa.Array, vectors: Vectors) -> None:
+        """Keep vectors, shape (len(hashes), dimensions), under their texts' content hashes.
+
+        Raises:
+            ArtifactError: a vector is zero, not finite or too large for the dtype, or has another length than the
+                encoder's; the message names its hash. None of them is kept then.
+        """
+        keys = keys_of(hashes)
+        good = _checked(keys, vectors, self._layout)
+        step = max(1, SHARD_BYTES // self._layout.row_bytes)
+        for start in range(0, len(keys), step):
+            self._wait(keys[start : start + step], good[start : start + step])
+
+    def _wait(self, keys: Keys, vectors: Vectors) -> None:
+        if self._bytes + vectors.nbytes > SHARD_BYTES:
+            self.flush()
+        self._since = self._since if self._waiting else time.monotonic()
+        self._waiting.append((keys, vectors))
+        self._bytes += vectors.nbytes
+        if time.monotonic() - self._since >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as one shard, its keys last."""
+        if not self._waiting:
+            return
+        keys = np.concatenate([keys for keys, _ in self._waiting])
+        vectors = np.concatenate([vectors for _, vectors in self._waiting])
+        self._parts.write(self._layout.encoder_id, vectors.tobytes(), encode_keys(keys, _longest(vectors)))
+        self._waiting, self._bytes = [], 0
+
+
+def _checked(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:
+    if vectors.ndim != 2 or vectors.shape != (len(keys), layout.dimensions):
+        first = f" (the first is {hash_of(keys[0])})" if len(keys) else ""
+        raise ArtifactError(
+            f"{layout.encoder_id} gave vectors of shape {vectors.shape} for {len(keys)} texts{first}; "
+            f"({len(keys)}, {layout.dimensions}) was expected, so none was cached"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = np.array(vectors, dtype=np.dtype(layout.dtype).newbyteorder("<"))
+    for bad, what in ((~np.isfinite(kept).all(axis=1), "a number that is not finite"), (~kept.any(axis=1), "only 0")):
+        if bad.any():
+            name = hash_of(keys[int(bad.argmax())])
+            raise ArtifactError(
+                f"{layout.encoder_id} gave a vector with {what} for the text {name} and {int(bad.sum()) - 1} others; "
+                "none of its batch was cached. Check the encoder's dtype and that text"
+            )
+    return kept
+
+
+def _longest(vectors: Vectors) -> float:
+    return max(
+        float(np.linalg.norm(vectors[start : start + 4096].astype(np.float64), axis=1).max())
+        for start in range(0, len(vectors), 4096)
+    )
+
+
+USAGE = pa.schema(
+    [
+        pa.field("encoder_id", pa.string()),
+        pa.field("vectors", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("dtype", pa.string()),
+        pa.field("dimensions", pa.int32()),
+        pa.field("orphans", pa.int64()),
+    ]
+)
+
+
+class EmbeddingCache:
+    """Vectors of any number of encoders below one root.
+
+    Args:
+        root: a folder or an s3:// prefix; null: `default_root()`.
+        dtype: how vectors are kept; an encoder's vectors all have the dtype of its first.
+
+    Raises:
+        ArtifactError: the root is neither.
+    """
+
+    def __init__(self, root: str | None, dtype: Dtype) -> None:
+        self.parts = Parts(root, "embeddings", "encoder", (VECTORS, KEYS), "delete its folder")
+        self.dtype: Dtype = dtype
+
+    def open(self, encoder_id: str) -> Shards | None:
+        """The encoder's vectors as they are now, or None where it has none.
+
+        Raises:
+            ArtifactError: they are kept in another dtype, or a file is damaged.
+        """
+        layout = self._layout(encoder_id)
+        if layout is None:
+            return None
+        if layout.dtype != self.dtype:
+            raise ArtifactError(_mismatch(layout, f"dtype {self.dtype}", "set cache.dtype to it"))
+        lengths: list[float] = []
+
+        def read(name: str) -> Keys:
+            keys, longest = self._keys(name)
+            lengths.append(longest)
+            return keys
+
+        folder = self.parts.folder(encoder_id)
+        index = PartIndex(lambda: self._complete(layout), read, self.parts.store.path(folder))
+        index.refresh()
+        return Shards(layout, index, self.parts.fetch, max(lengths, default=0.0))
+
+    def missing(self, encoder_id: str, hashes: Sequence[str] | pa.Array) -> NDArray[np.int64]:
+        """Indices of the hashes that the encoder has no vector for, ascending."""
+        shards = self.open(encoder_id)
+        keys = keys_of(hashes)
+        return np.arange(len(keys)) if shards is None else np.flatnonzero(shards.find(keys) < 0)
+
+    def append(self, encoder_id: str, hashes: Sequence[str] | pa.Array, vectors: Vectors) -> None:
+        """Keep vectors, shape (len(hashes), dimensions), in shards of their own; see `VectorWriter.add`."""
+        with self.writer(encoder_id, vectors.shape[-1]) as writer:
+            writer.add(hashes, vectors)
+
+    def writer(self, encoder_id: str, dimensions: int) -> VectorWriter:
+        """A context that keeps an encoder's vectors as they come.
+
+        Raises:
+            ArtifactError: the encoder's vectors have other dimensions or another dtype.
+        """
+        asked = Layout(encoder_id, dimensions, self.dtype)
+        layout = self._layout(encoder_id)
+        if layout is None:
+            self.parts.register(encoder_id, dimensions=dimensions, dtype=self.dtype)
+        elif layout != asked:
+            raise ArtifactError(_mismatch(layout, f"{dimensions} numbers, {self.dtype}", "set cache.dtype to it"))
+        return VectorWriter(self.parts, asked)
+
+    def usage(self) -> pa.Table:
+        """One row per encoder: vectors, bytes of its files, and files that belong to no complete shard."""
+        rows = []
+        for layout in self._layouts():
+            complete, sizes = self._complete(layout), self.parts.sizes(layout.encoder_id)
+            vectors = sum(sizes[name] // KEY_BYTES - 1 for name in complete)
+            orphans = self.parts.orphans(layout.encoder_id, _files(complete))
+            rows.append(asdict(layout) | {"vectors": vectors, "bytes": sum(sizes.values()), "orphans": len(orphans)})
+        return pa.Table.from_pylist(rows, USAGE)
+
+    def prune(self, encoder_ids: Collection[str] | None = None) -> int:
+        """Delete encoders' vectors, all encoders' where none is named; returns the bytes freed."""
+        doomed = [layout.encoder_id for layout in self._layouts()] if encoder_ids is None else encoder_ids
+        return sum(self.parts.prune(encoder_id) for encoder_id in doomed)
+
+    def prune_orphans(self, older_than: timedelta = WRITING) -> int:
+        """Delete what killed writers left, unless a writer may still be at work on it; returns the bytes freed."""
+        return sum(
+            self.parts.prune_orphans(layout.encoder_id, _files(self._complete(layout)), older_than)
+            for layout in self._layouts()
+        )
+
+    def _layouts(self) -> list[Layout]:
+        return [self._read(record) for record in self.parts.records()]
+
+    def _layout(self, encoder_id: str) -> Layout | None:
+        record = self.parts.record(self.parts.folder(encoder_id))
+        return self._read(record) if record else None
+
+    def _read(self, record: dict[str, Any]) -> Layout:
+        try:
+            layout = Layout(**record)
+            if layout.dtype not in get_args(Dtype) or layout.dimensions < 1:
+                raise ValueError(f"it names {layout.dimensions} numbers of {layout.dtype}")
+        except (ValueError, TypeError) as error:
+            raise self.parts.damaged(self.parts.folder(record["encoder_id"]), error) from error
+        return layout
+
+    def _complete(self, layout: Layout) -> list[str]:
+        """The keys files of complete shards, the oldest first."""
+        sizes = self.parts.sizes(layout.encoder_id)
+        return [name for name in sorted(sizes) if name.endswith(KEYS) and _is_complete(sizes, name, layout)]
+
+    def _keys(self, name: str) -> tuple[Keys, float]:
+        data = self.parts.store.read(name)
+        if data is None:
+            raise FileNotFoundError(name)
+        try:
+            return decode_keys(data)
+        except ValueError as error:
+            place = self.parts.store.path(name)
+            raise ArtifactError(f"{place} is damaged ({error}); prune the encoder") from error
+
+
+def _is_complete(sizes: dict[str, int], name: str, layout: Layout) -> bool:
+    rows = sizes[name] // KEY_BYTES - 1
+    return rows > 0 and sizes.get(vectors_of(name)) == rows * layout.row_bytes
+
+
+def _files(complete: list[str]) -> list[str]:
+    """All files of shards."""
+    return [*complete, *map(vectors_of, complete)]
+
+
+def _mismatch(layout: Layout, asked: str, remedy: str) -> str:
+    return (
+        f"the cache holds vectors of {layout.encoder_id} as {layout.dimensions} numbers, {layout.dtype}, "
+        f"and {asked} was asked for; {remedy}, or prune the encoder"
+    )

@@ -1,0 +1,182 @@
+"""Models on this machine: where one lies, which revision it is, and what it needs, all without loading it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.models import INSTALL
+from darklode.pipeline.base.models.devices import lacks_memory
+from darklode.schemas.settings import LocalModel as Settings
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_FILES = "files-"
+_SMALL = 16 * 2**20  # hashed whole; of larger files, samples spread evenly
+_SAMPLES = 64
+_SAMPLE_BYTES = 64 * 2**10
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_WORKING_SHARE = 1.25
+"""Memory for a batch's activations beside the weights; 32 texts of 500 characters stay well below a quarter."""
+_LOADED_AS = ("AutoModel", "AutoModelForSequenceClassification")
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A model's folder and what tells it from any other version of itself."""
+
+    folder: Path
+    revision: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the user's folder, not one of the hub's cache."""
+        return self.revision.startswith(_FILES)
+
+
+def locate(settings: Settings) -> ModelFolder | None:
+    """The model in a folder or in the hub's local cache; None where it would have to be fetched.
+
+    Raises:
+        MissingPart: a path that is no folder; huggingface_hub is not installed.
+    """
+    folder = Path(settings.model).expanduser()
+    if folder.is_dir():
+        return ModelFolder(folder, f"{_FILES}{_fingerprint(folder)}")
+    if settings.model.startswith(("/", "./", "../", "~")):
+        raise MissingPart(f"model {settings.model}: there is no such folder")
+    snapshot = _snapshot(repository(settings.model), settings.revision)
+    return ModelFolder(snapshot, snapshot.name) if snapshot and _weights(snapshot) else None
+
+
+def versioned_name(settings: Settings) -> str:
+    """`name@revision`, from files alone: the hub's commit, or a hash over a local folder's files.
+
+    Raises:
+        MissingPart: the model is not here yet, so that its revision is not known.
+    """
+    model = locate(settings)
+    name = model.folder.resolve().name if model and model.is_own else repository(settings.model)
+    revision = model.revision if model else settings.revision
+    if revision is None or (model is None and not _COMMIT.fullmatch(revision)):
+        hint = fetch_hint(settings)
+        raise MissingPart(f"model {name} is not in the local cache, so that its revision is not known: {hint}")
+    return f"{name}@{revision}"
+
+
+def lacks(settings: Settings) -> list[str]:
+    """What loading it would lack on this machine: packages, files, memory; a model's own code is never run."""
+    if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
+        return [INSTALL]
+    try:
+        model = locate(settings)
+    except DarklodeError as error:
+        return [str(error)]
+    found = [] if model else [f"the model is not in the local cache: {fetch_hint(settings)}"]
+    code = own_code(model.folder) if model else None
+    if code:
+        found.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
+    needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
+    return found + lacks_memory(settings.device, needed)
+
+
+def fetch_hint(settings: Settings) -> str:
+    """How to get the model onto a machine."""
+    revision = f" --revision {settings.revision}" if settings.revision else ""
+    return (
+        f"on a machine with network run `hf download {repository(settings.model)}{revision}` (gated models: after "
+        "`hf auth login`); HF_HOME names the folder of the cache"
+    )
+
+
+def repository(model: str) -> str:
+    """The hub's full name; a bare one belongs to `sentence-transformers`, as in that library."""
+    return model if "/" in model else f"sentence-transformers/{model}"
+
+
+def own_code(folder: Path) -> str | None:
+    """The class in the model's own code that its configuration asks for, if any."""
+    classes = _json(folder / "config.json").get("auto_map", {})
+    found = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
+    return str(found[0]) if found else None
+
+
+def architectures(folder: Path) -> list[str]:
+    """The classes that its configuration says the weights are of."""
+    return [str(name) for name in _json(folder / "config.json").get("architectures") or []]
+
+
+def declares_end_token(folder: Path) -> bool:
+    """Whether the tokenizer's configuration asks for an end token after every text."""
+    return _json(folder / "tokenizer_config.json").get("add_eos_token") is True
+
+
+def parameters(settings: Settings, model: ModelFolder | None) -> int:
+    """How many numbers the model has: counted in its files, else read off its name (`-8B`), else 0."""
+    if model:
+        return sum(_parameters(file) for file in _weights(model.folder))
+    named = re.search(r"(\d+(?:\.\d+)?)([bm])\b", settings.model, re.IGNORECASE)
+    return int(float(named[1]) * (1e9 if named[2].lower() == "b" else 1e6)) if named else 0
+
+
+def _snapshot(name: str, revision: str | None) -> Path | None:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise MissingPart(f"model {name} needs sentence-transformers: {INSTALL}") from error
+    try:
+        return Path(snapshot_download(name, revision=revision, local_files_only=True))
+    except (OSError, ValueError):  # not in the cache, or no name that a hub could know
+        return None
+
+
+def _weights(folder: Path) -> list[Path]:
+    found = (sorted(folder.rglob(pattern)) for pattern in _WEIGHTS)
+    return next((files for files in found if files), [])
+
+
+def _parameters(file: Path) -> int:
+    if file.suffix != ".safetensors":
+        return file.stat().st_size // 4
+    with file.open("rb") as stream:
+        head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return sum(prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+
+
+def _fingerprint(folder: Path) -> str:
+    """Hash over names and contents of all files that shape a vector, large ones sampled: same files, same model."""
+    patterns = ("*.json", "*.txt", "*.model", *_WEIGHTS)
+    files = sorted({file.relative_to(folder).as_posix() for pattern in patterns for file in folder.rglob(pattern)})
+    digest = sha256()
+    for name in files:
+        digest.update(f"{name}\0{(folder / name).stat().st_size}\0".encode())
+        for block in _blocks(folder / name):
+            digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def _blocks(file: Path) -> Iterator[bytes]:
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        if size <= _SMALL:
+            yield stream.read()
+            return
+        for place in range(_SAMPLES):
+            stream.seek(place * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
+            yield stream.read(_SAMPLE_BYTES)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}

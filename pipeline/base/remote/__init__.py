@@ -1,0 +1,1 @@
+"""The one client of remote servers: calls, their faults, replicas, pace and budget."""

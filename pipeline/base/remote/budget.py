@@ -1,0 +1,185 @@
+"""What calls cost: live counters, and limits that hold over runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.remote.endpoint import Endpoint
+
+_WINDOW = 10.0
+
+
+class Usage(NamedTuple):
+    """Tokens of calls."""
+
+    prompt: int
+    completion: int
+
+
+NOTHING = Usage(0, 0)
+
+
+@dataclass
+class Counters:
+    """Live numbers, all from the beginning on; read them from any thread.
+
+    Attributes:
+        answered: jobs that are done, such as pairs with a verdict, null ones included.
+        nulls: those without a result.
+        truncated: those whose text was cut.
+        in_flight: calls under way now.
+        limit: most of them that the servers seem to bear now.
+        calls: sent, in whatever way they ended.
+        retries: calls that failed on the way and were sent again.
+        asked_again: replies that could not be read and were asked for again.
+        prompt_tokens, cached_tokens, completion_tokens: as the server counts them.
+        cost: money spent, in the unit of the prices.
+        paused: what is waited for, while a server is down.
+    """
+
+    answered: int = 0
+    nulls: int = 0
+    truncated: int = 0
+    in_flight: int = 0
+    limit: int = 0
+    calls: int = 0
+    retries: int = 0
+    asked_again: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    paused: str = ""
+    _marks: list[tuple[float, int]] = field(default_factory=list, repr=False)
+
+    def answer(self, *, null: bool, truncated: bool = False) -> None:
+        """Count a job that is done."""
+        self.answered += 1
+        self.nulls += null
+        self.truncated += truncated
+        now = time.monotonic()
+        if not self._marks or now - self._marks[-1][0] > _WINDOW / 20:
+            self._marks = [mark for mark in self._marks if now - mark[0] < _WINDOW] + [(now, self.answered)]
+
+    def __str__(self) -> str:
+        """For a progress bar."""
+        if self.paused:
+            return self.paused
+        spent = f"{self.cost:.2f} spent" if self.cost else f"{self.prompt_tokens + self.completion_tokens:,} tokens"
+        return f"{self.pairs_per_second:,.0f}/s, {self.in_flight} in flight, {self.nulls:,} null, {spent}"
+
+    @property
+    def pairs_per_second(self) -> float:
+        """Over the last ten seconds; 0 before there is anything to count."""
+        since = [mark for mark in self._marks if time.monotonic() - mark[0] < _WINDOW]
+        if not since or self.answered == since[0][1]:
+            return 0.0
+        return (self.answered - since[0][1]) / max(time.monotonic() - since[0][0], 1e-9)
+
+
+class Book(Protocol):
+    """What all runs have spent at one account; see `SpendingBook`."""
+
+    @property
+    def place(self) -> str:
+        """Where it is kept, for messages."""
+
+    def add(self, usage: Usage, cost: float) -> None:
+        """Enter what was spent."""
+
+    def total(self) -> tuple[Usage, float]:
+        """Tokens and money of all entries."""
+        ...
+
+
+class Budget:
+    """Calls are reserved at a high estimate before they are sent, and settled at what the server says.
+
+    A call whose answer was lost counts at its estimate: it may have been billed. What other runs spent at the same
+    account counts, too, as far as it is in the book.
+
+    Args:
+        endpoint: its prices and limits.
+        counters: what this process has spent.
+        book: of the account; None: nothing is kept.
+    """
+
+    def __init__(self, endpoint: Endpoint, counters: Counters, book: Book | None) -> None:
+        self._endpoint, self._counters = endpoint, counters
+        priced = bool(endpoint.prompt_price or endpoint.completion_price)
+        self._book = book if priced or endpoint.token_limit is not None else None  # without either nothing is limited
+        self._reserved, self._entered = NOTHING, NOTHING
+        self._others, self._others_cost = NOTHING, 0.0
+        self._lock = threading.Lock()
+
+    def keep(self) -> None:
+        """Enter into the book what was spent since the last time, and see what others have entered."""
+        with self._lock:
+            if self._book is None:
+                return
+            spent = self._spent
+            new = Usage(spent.prompt - self._entered.prompt, spent.completion - self._entered.completion)
+            if any(new):
+                self._book.add(new, self._cost(new))
+                self._entered = spent
+            if self._endpoint.spending_limit is not None or self._endpoint.token_limit is not None:
+                every, cost = self._book.total()
+                self._others = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
+                self._others_cost = max(0.0, cost - self._cost(spent))
+
+    def waits(self, call: Usage) -> bool:
+        """Whether the call must wait: what is under way might use up the rest, but may not."""
+        return bool(self._reserved.prompt) and self._over(call) is not None
+
+    def reserve(self, call: Usage) -> None:
+        """Set tokens aside for a call.
+
+        Raises:
+            DarklodeError: with them a limit could be exceeded.
+        """
+        if over := self._over(call):
+            raise DarklodeError(f"{over}. What was answered is kept; raise the limit to go on from there")
+        self._reserved = _sum(self._reserved, call)
+
+    def settle(self, reserved: Usage, used: Usage) -> None:
+        """Book what a call used in place of what was reserved for it."""
+        self._reserved = Usage(self._reserved.prompt - reserved.prompt, self._reserved.completion - reserved.completion)
+        self._counters.prompt_tokens += used.prompt
+        self._counters.completion_tokens += used.completion
+        self._counters.cost = self._cost(self._spent)
+
+    @property
+    def _spent(self) -> Usage:
+        return Usage(self._counters.prompt_tokens, self._counters.completion_tokens)
+
+    def _over(self, call: Usage) -> str | None:
+        """The limit that the call could exceed, in words."""
+        given, planned = self._endpoint, _sum(_sum(self._spent, self._reserved), call)
+        tokens, cost = sum(_sum(planned, self._others)), self._cost(planned) + self._others_cost
+        if given.token_limit is not None and tokens > given.token_limit:
+            return self._said(f"token_limit {given.token_limit:,}")
+        if given.spending_limit is not None and cost > given.spending_limit:
+            return self._said(f"spending_limit {given.spending_limit:g}")
+        return None
+
+    def _said(self, limit: str) -> str:
+        said = f"{self._endpoint.section}.{limit} would be exceeded: {sum(self._spent):,} tokens and "
+        said += f"{self._counters.cost:.4f} spent so far"
+        if any(self._others) and self._book:
+            said += (
+                f", and {sum(self._others):,} tokens and {self._others_cost:.4f} by other runs, kept in "
+                f"{self._book.place} (delete that folder to count anew)"
+            )
+        return said
+
+    def _cost(self, usage: Usage) -> float:
+        prices = self._endpoint
+        return (usage.prompt * prices.prompt_price + usage.completion * prices.completion_price) / 1e6
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(one.prompt + other.prompt, one.completion + other.completion)

@@ -1,0 +1,387 @@
+"""The one client of remote models: many calls at once, each sent until it is answered, results as they come.
+
+    client = Client(endpoint)
+    async with client.session() as session:
+        async for results in session.results(groups_of_jobs, work):
+            ...
+
+`work` makes a result of a job with calls on the lane that it is given. Judge, encoder and planner say what a call
+holds and what its reply means; all else is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.remote.budget import NOTHING, Book, Budget, Counters, Usage
+from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
+from darklode.pipeline.base.remote.faults import BadReply, Passing, Refused, Stopped, fault_of_response
+from darklode.pipeline.base.remote.pace import FIRST, Pace
+from darklode.pipeline.base.remote.replicas import Place, Replica, Replicas
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
+"""Short: a server that turns calls away is called less, and one that is down not at all, by other means."""
+GATHER_SECONDS = 0.02
+"""Results that arrive within this time are handed over together."""
+WAITING_PER_PLACE = 3
+"""Jobs that may wait to be sent again, and results to be taken, for each place in flight."""
+KEEP_SECONDS = 5.0
+"""How much spending a kill may make the book forget."""
+_LOOK_AGAIN = 0.02
+
+Reply = TypeVar("Reply")
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Call(Generic[Reply]):
+    """One call.
+
+    Attributes:
+        body: of the request.
+        estimate: tokens that it takes at most.
+        name: what it is about, for messages.
+        read: makes the reply of its JSON object.
+
+            Raises:
+                BadReply: it is not what was asked for.
+        tries: failures of some kinds after which the call itself counts as to blame, and as refused.
+    """
+
+    body: bytes
+    estimate: Usage
+    name: str
+    read: Callable[[Mapping[str, Any]], Reply]
+    tries: Mapping[type[Passing], int] = field(default_factory=dict)
+
+
+class Client:
+    """A model behind one server or several, with its key, its pace and its budget.
+
+    Args:
+        endpoint: the servers.
+        book: where spending is kept over runs; None: it counts for this client alone.
+        say: told when a server goes down or comes back.
+
+    Attributes:
+        counters: what was done so far.
+
+    Raises:
+        MissingPart: the key is missing.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, book: Book | None = None, say: Callable[[str], None] = lambda _line: None
+    ) -> None:
+        self.endpoint, self._key, self._say = endpoint, endpoint.key(), say
+        self.counters = Counters()
+        self.budget = Budget(endpoint, self.counters, book)
+        self._limits = [FIRST] * len(endpoint.base_urls)
+        self._next_turn = 0.0
+
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator[Session]:
+        """Connections to the servers, for one event loop; the pace goes on from that of the last session."""
+        given, headers = self.endpoint, {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        http = Http(given.base_urls, headers, given.timeout, given.section)
+        replicas = [
+            Replica(address(url, given.key_env), url.rstrip("/") + given.path, Pace(given.max_in_flight, first))
+            for url, first in zip(given.base_urls, self._limits, strict=True)
+        ]
+        session = Session(self, http, Replicas(replicas, given.give_up_after, given.section, self.counters, self._say))
+        await asyncio.to_thread(self.budget.keep)
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield session
+        finally:
+            keeping.cancel()
+            await http.close()
+            self._limits = [max(replica.pace.limit, 1) for replica in replicas]
+            await asyncio.to_thread(self.budget.keep)
+
+    async def turn(self) -> None:
+        """Wait until the rate limit allows a call."""
+        if self.endpoint.requests_per_minute:
+            now = time.monotonic()
+            turn = max(now, self._next_turn)
+            self._next_turn = turn + 60 / self.endpoint.requests_per_minute
+            await asyncio.sleep(turn - now)
+
+    async def post(self, http: Http, replica: Replica, body: bytes) -> Mapping[str, Any]:
+        """One call, once; the JSON object that came back.
+
+        Raises:
+            Passing: it may succeed later.
+            Refused: this call never will.
+            DarklodeError: no call will.
+        """
+        self.counters.calls += 1
+        try:
+            response = await http.post(replica.url, body)
+            if response.status != 200:
+                raise fault_of_response(response, self._key, self.endpoint.key_env, self.endpoint.section)
+        except DarklodeError as error:
+            raise type(error)(f"{self.endpoint.model} at {replica.where} {error}") from None
+        try:
+            found = json.loads(response.content)
+        except (ValueError, RecursionError):
+            start = response.content[:40].decode("utf-8", "replace")
+            raise BadReply(f"is not JSON (it starts with {start!r})", healthy=False) from None
+        if not isinstance(found, dict):
+            raise BadReply("is not a JSON object", healthy=False)
+        return found
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            await asyncio.to_thread(self.budget.keep)
+
+
+class Session:
+    """Calls over open connections; see `Client.session`."""
+
+    def __init__(self, client: Client, http: Http, replicas: Replicas) -> None:
+        self.replicas, self._client, self._http = replicas, client, http
+        self.most_in_flight = client.endpoint.max_in_flight * len(replicas.all)
+
+    async def call(self, call: Call[Reply], place: Place | None = None) -> Reply:
+        """The reply to a call; failures that may pass are waited out, with full jitter.
+
+        Args:
+            call: what to send.
+            place: where to send it first; None: wherever there is room.
+
+        Raises:
+            Refused: the server will not take this call, or it has failed so often that it is to blame.
+            DarklodeError: no call can succeed, a limit is reached, or this one has failed for `give_up_after` seconds.
+            Stopped: it failed after another one had failed for good.
+        """
+        tries, since, failures = 0, 0.0, Counter[type[Passing]]()
+        while True:
+            place = place or await self.replicas.enter()
+            try:
+                return await self._sent(place, call)
+            except Passing as failure:
+                failures[type(failure)] += 1
+                if failures[type(failure)] == call.tries.get(type(failure)):
+                    raise Refused(failure.reason, failure=failure) from None
+                since = since or time.monotonic()
+                self._check(since, place.replica, failure, call)
+                self._client.counters.retries += 1
+                await self.replicas.pause(backoff(tries, failure))
+            tries, place = tries + 1, None
+
+    async def results(
+        self, groups: Iterable[Iterable[Job]], work: Callable[[Job, Lane], Awaitable[Result]]
+    ) -> AsyncGenerator[list[Result]]:
+        """Results as they come.
+
+        After a failure no job is begun, those under way are awaited and their results handed over, and only then the
+        failure is raised: what was received, and paid for, is not lost. Closing the iterator gives up the rest.
+
+        Args:
+            groups: jobs. Those of a group go to one server, for its prefix cache, unless others would stand idle.
+            work: does one job; its result is not None.
+        """
+        run = _Run(self, groups, work)
+        try:
+            while some := await run.gathered():
+                yield some
+        finally:
+            await run.end()
+        if run.failure:
+            raise run.failure
+
+    async def _sent(self, place: Place, call: Call[Reply]) -> Reply:
+        """A call's reply, once; the place is given back."""
+        answered, failed = False, None
+        try:
+            reply = await self._afforded(place.replica, call)
+            answered = True
+            return reply
+        except Refused:
+            answered = True
+            raise
+        except Passing as failure:
+            failed = failure
+            raise
+        finally:
+            self.replicas.leave(place, failed, answered=answered)
+
+    async def _afforded(self, replica: Replica, call: Call[Reply]) -> Reply:
+        client, budget = self._client, self._client.budget
+        await client.turn()
+        while budget.waits(call.estimate):
+            await asyncio.sleep(_LOOK_AGAIN)
+        if self.replicas.stopped:
+            raise Stopped
+        budget.reserve(call.estimate)
+        used = NOTHING
+        try:
+            found = await client.post(self._http, replica, call.body)
+            used = _used(found, call.estimate)
+            return call.read(found)
+        except Passing as failure:
+            used = used if any(used) or not failure.billed else call.estimate
+            raise
+        except asyncio.CancelledError:
+            used = call.estimate
+            raise
+        finally:
+            budget.settle(call.estimate, used)
+
+    def _check(self, since: float, replica: Replica, failure: Passing, call: Call[Reply]) -> None:
+        given = self._client.endpoint
+        seconds = min(given.give_up_after, failure.patience)
+        if time.monotonic() - since >= seconds:
+            setting = f" ({given.section}.give_up_after)" if seconds == given.give_up_after else ""
+            raise DarklodeError(
+                f"{given.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
+                f"{seconds:g} s{setting}, while others may have been answered. What was answered is kept: run again to "
+                "go on from there"
+            )
+
+
+class Lane:
+    """A job's way to the servers: its first call has a place, later ones go to the same server if it has room."""
+
+    def __init__(self, session: Session, place: Place) -> None:
+        self._session, self._near = session, place.replica
+        self._place: Place | None = place
+
+    async def call(self, call: Call[Reply]) -> Reply:
+        """See `Session.call`."""
+        place, self._place = self._place or await self._session.replicas.enter(self._near), None
+        return await self._session.call(call, place)
+
+    def close(self) -> None:
+        """Give the first call's place back, if there was no call."""
+        if self._place:
+            self._session.replicas.leave(self._place, None, answered=False)
+            self._place = None
+
+
+class _End:
+    """What comes after the last result."""
+
+
+class _Run(Generic[Job, Result]):
+    """Jobs that are dealt out to servers with room, and the results that they leave."""
+
+    def __init__(
+        self,
+        session: Session,
+        groups: Iterable[Iterable[Job]],
+        work: Callable[[Job, Lane], Awaitable[Result]],
+    ) -> None:
+        self._session, self._replicas, self._work = session, session.replicas, work
+        self._groups, self._hands = iter(groups), dict[Replica, Iterator[Job]]()
+        most = session.most_in_flight * (1 + WAITING_PER_PLACE)
+        self._room, self._done = asyncio.Semaphore(most), asyncio.Queue[Result | _End]()
+        self._tasks, self._under_way = set[asyncio.Task[None]](), 0
+        self._dealing = asyncio.create_task(self._deal())
+        self.failure: Exception | None = None
+
+    async def gathered(self) -> list[Result]:
+        """What has come since the last time; empty at the end."""
+        found, item = list[Result](), await self._done.get()
+        if self._under_way:
+            await asyncio.sleep(GATHER_SECONDS)
+        while not isinstance(item, _End):
+            found.append(item)
+            self._room.release()
+            if self._done.empty():
+                return found
+            item = self._done.get_nowait()
+        if found:
+            self._done.put_nowait(item)
+        return found
+
+    async def end(self) -> None:
+        """Give up what is under way."""
+        tasks = [self._dealing, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _deal(self) -> None:
+        try:
+            while True:
+                await self._room.acquire()
+                place = await self._replicas.enter()
+                try:
+                    job = self._next(place.replica)
+                except BaseException:
+                    self._replicas.leave(place, None, answered=False)
+                    raise
+                self._under_way += 1
+                task = asyncio.create_task(self._do(job, Lane(self._session, place)))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except (StopIteration, Stopped):
+            pass
+        except Exception as error:
+            self._fail(error)
+        await asyncio.gather(*self._tasks)
+        self._done.put_nowait(_End())
+
+    def _next(self, replica: Replica) -> Job:
+        """The next job for a server: of its own group, of a new one, or at the end of another server's group.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        for job in self._hands.get(replica, ()):
+            return job
+        for group in self._groups:
+            self._hands[replica] = iter(group)
+            for job in self._hands[replica]:
+                return job
+        return next(job for hand in self._hands.values() for job in hand)
+
+    async def _do(self, job: Job, lane: Lane) -> None:
+        result: Result | _End | None = None
+        try:
+            result = await self._work(job, lane)
+        except Stopped:
+            pass
+        except Exception as error:
+            self._fail(error)
+        finally:
+            lane.close()
+            self._under_way -= 1
+        if result is None:
+            self._room.release()
+        else:
+            self._done.put_nowait(result)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self._replicas.stop()
+
+
+def backoff(tries: int, failure: Passing) -> float:
+    """Seconds until the next try: any time up to a bound that doubles, and at least what the server asked for."""
+    return random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries, 10))) + failure.retry_after  # noqa: S311
+
+
+def _used(found: Mapping[str, Any], estimate: Usage) -> Usage:
+    """Tokens as the server counts them, or else as estimated."""
+    usage = found.get("usage")
+    if not isinstance(usage, dict):
+        return estimate
+    prompt, completion, total = (usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    if isinstance(prompt, int) and isinstance(completion, int):
+        return Usage(prompt, completion)
+    # Embeddings have no completion: all their tokens are the prompt's.
+    return Usage(total, 0) if not estimate.completion and isinstance(total, int) and total > 0 else estimate

@@ -1,0 +1,165 @@
+"""Where a remote model is: its addresses, its key, and posting calls to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.base.remote.faults import Response, fault_of_connection
+from darklode.schemas.section import holds_secret, host_and_path
+
+CONNECT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model behind one server or several alike, and what may be asked of them.
+
+    Attributes:
+        section: of the settings, for messages: judge, planner, encoder.
+        model: its name at the servers.
+        base_urls: of the servers.
+        path: of the calls below them, such as /chat/completions.
+        key_env: environment variable with the key; empty: none is sent.
+        max_in_flight: most calls under way at once, for each server.
+        timeout: seconds for a whole call.
+        give_up_after: seconds without an answer after which work stops.
+        requests_per_minute: rate limit, for all servers together; None: none.
+        prompt_price, completion_price: of a million tokens.
+        spending_limit: money; None: no limit.
+        token_limit: of prompts and completions together; None: no limit.
+
+    Raises:
+        SettingsError: an address that cannot be used.
+    """
+
+    section: str
+    model: str
+    base_urls: tuple[str, ...]
+    path: str
+    key_env: str
+    max_in_flight: int
+    timeout: float
+    give_up_after: float
+    requests_per_minute: int | None = None
+    prompt_price: float = 0.0
+    completion_price: float = 0.0
+    spending_limit: float | None = None
+    token_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for base_url in self.base_urls:
+            address(base_url, self.key_env)
+
+    @property
+    def name(self) -> str:
+        """Model and addresses, for messages."""
+        return f"{self.model} at {', '.join(address(url, self.key_env) for url in self.base_urls)}"
+
+    @property
+    def account(self) -> str:
+        """Whom its use is counted for: settings that change neither model nor servers count together."""
+        return f"{self.section} {self.name}"
+
+    def key(self) -> str:
+        """The key from the environment; empty where none is to be sent.
+
+        Raises:
+            MissingPart: the variable is not set.
+        """
+        return key_from(self.key_env, f"model {self.name}")
+
+
+def address(base_url: str, key_env: str) -> str:
+    """Host, port and path of a server, for ids and messages.
+
+    Raises:
+        SettingsError: another scheme, no host, or a user name, password or query in it; the message doesn't show it.
+    """
+    if holds_secret(base_url):
+        raise SettingsError(
+            "base_url must not hold a user name, password or query: put the key into the environment variable that "
+            f"key_env names ({key_env or 'none now'})"
+        )
+    found = host_and_path(base_url)
+    if found is None:
+        raise SettingsError(f"base_url {base_url!r} must be an address such as https://api.openai.com/v1")
+    return found
+
+
+def key_from(key_env: str, needed_by: str) -> str:
+    """The key from the environment; empty where none is to be sent.
+
+    Raises:
+        MissingPart: the variable is not set.
+    """
+    key = os.environ.get(key_env, "").strip() if key_env else ""
+    if key_env and not key:
+        raise MissingPart(f"{needed_by} needs a key: set the environment variable {key_env}")
+    return key
+
+
+def listens(base_url: str) -> bool:
+    """Whether anything takes a connection there; nothing is sent."""
+    parts = urlsplit(base_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+class Http:
+    """Posts JSON, as often at once as it is called; used in one event loop and closed there.
+
+    It takes the environment's proxies, and follows no redirects, which could carry the key away.
+
+    Args:
+        urls: calls go there.
+        headers: sent with every call.
+        timeout: seconds for a whole call.
+        section: of the settings, for messages.
+    """
+
+    def __init__(self, urls: tuple[str, ...], headers: Mapping[str, str], timeout: float, section: str) -> None:
+        import aiohttp
+
+        self._timeout, self._section = timeout, section
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Content-Type": "application/json", **headers},
+            timeout=aiohttp.ClientTimeout(total=timeout),
+            trust_env=any(map(_proxied, urls)),  # it looks at the environment with every call
+        )
+
+    async def post(self, url: str, content: bytes) -> Response:
+        """Send one call.
+
+        Raises:
+            Passing: there was no whole answer.
+            DarklodeError: there never will be one.
+        """
+        import aiohttp
+
+        try:
+            async with self._session.post(url, data=content, allow_redirects=False) as answer:
+                head = answer.headers
+                return Response(answer.status, head.get("retry-after"), await answer.read(), head.get("location"))
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
+            raise fault_of_connection(error, self._timeout, self._section) from None
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._session.close()
+
+
+def _proxied(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")

@@ -1,0 +1,70 @@
+"""The hit rate of a server's prefix cache, as vLLM counts it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+_COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)_total(?:\{[^}]*\})?\s+([0-9.eE+]+)\s*$", re.M)
+_LONGEST = 1 << 22
+_SECONDS = 2.0
+_LOOK_SECONDS = 5.0
+
+
+class PrefixCache:
+    """Counts from now on; servers that show no such metrics now are not asked again.
+
+    Args:
+        base_urls: of the judge's servers.
+    """
+
+    def __init__(self, base_urls: Sequence[str]) -> None:
+        urls = [f"{parts.scheme}://{parts.netloc}/metrics" for parts in map(urlsplit, base_urls)]
+        found = {url: counts for url in urls if (counts := _counts(url)) is not None}
+        self._urls, self._start = list(found), _sum(found.values())
+        self._looked = time.monotonic()
+        self._rate: float | None = None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the prompt tokens since then that came from the cache, on all servers; None while none is known.
+
+        It asks the servers, which takes a moment.
+        """
+        now = _sum(_counts(url) or (0.0, 0.0) for url in self._urls)
+        asked, served = now[0] - self._start[0], now[1] - self._start[1]
+        return served / asked if asked > 0 else None
+
+    @property
+    def recent_rate(self) -> float | None:
+        """`hit_rate` as it was at most five seconds ago; the servers are not asked more often."""
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._rate, self._looked = self.hit_rate, time.monotonic()
+        return self._rate
+
+
+def _counts(url: str) -> tuple[float, float] | None:
+    """Tokens looked up and tokens found, so far; None where the server shows no such metrics."""
+    shown = _COUNTER.findall(_text(url))
+    if not shown:
+        return None
+    queries, hits = (sum(float(value) for name, value in shown if name == wanted) for wanted in ("queries", "hits"))
+    return queries, hits
+
+
+def _sum(counts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    each = list(counts)
+    return sum(queries for queries, _ in each), sum(hits for _, hits in each)
+
+
+def _text(url: str) -> str:
+    try:
+        with urlopen(Request(url), timeout=_SECONDS) as answer:  # noqa: S310 (an address of the settings, http or https)
+            content: bytes = answer.read(_LONGEST)
+            return content.decode("utf-8", "replace")
+    except (URLError, OSError, ValueError):
+        return ""

@@ -1,0 +1,96 @@
+"""Spreading a stage's work over shards: a port that knows no scheduler, and the one place that is always there.
+
+A shard is plain data (URLs, names, settings), and the work on it a function of a module: both can travel to a machine
+that shares nothing with this one but the run's root and the caches.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts.output import encode
+from darklode.pipeline.base.artifacts.store import Store
+
+Pieces = Generator[pa.Table, None, None]
+"""A result, piece by piece, so that nobody needs to hold all of it."""
+
+
+class Shard(Protocol):
+    """A piece of work. What it holds can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """What a person sees of it."""
+
+    @property
+    def place(self) -> str:
+        """Where below the root its result may wait: a name of all that the result depends on."""
+
+
+T = TypeVar("T", bound=Shard)
+
+
+class Spread(Protocol):
+    """Does work on shards, and gives their results in the shards' order."""
+
+    @property
+    def places(self) -> int:
+        """How many shards can be worked on at once."""
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        """Close a result that is not read to its end."""
+
+
+class Here:
+    """One shard after the other in this process, each begun when its result is first asked for."""
+
+    places = 1
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        """See `Spread`."""
+        return map(work, shards)
+
+
+here = Here()
+
+
+def park(store: Store, place: str, pieces: Pieces) -> int:
+    """Keep a shard's result below the root, and count its pieces; a result that is kept already is not made again.
+
+    A result without pieces was work for its effect: nothing is known of it, and it is always done.
+    """
+    record = store.read(f"{place}.parked")
+    if record is not None:
+        return int(json.loads(record))
+    count = 0
+    for count, piece in enumerate(pieces, 1):
+        store.write(_file(place, count), encode(piece))
+    if count:
+        store.write(f"{place}.parked", json.dumps(count).encode())
+    return count
+
+
+def parked(store: Store, place: str, count: int) -> Pieces:
+    """What `park` has kept."""
+    for number in range(1, count + 1):
+        data = store.read(_file(place, number))
+        assert data is not None, f"{place}: piece {number} is gone from {store.url}"
+        yield pq.read_table(pa.BufferReader(data))
+
+
+def _file(place: str, number: int) -> str:
+    return f"{place}-{number:05d}.parquet"
+
+
+def _travel(store: Store) -> tuple[type[Store], tuple[str]]:
+    """A store travels as its URL: every machine opens its own, with the keys of its own environment."""
+    return Store, (store.url,)
+
+
+copyreg.pickle(Store, _travel)

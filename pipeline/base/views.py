@@ -1,0 +1,92 @@
+"""A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Part, Run, Tables
+from darklode.pipeline.base.artifacts.stage import hive_keys, partition_of
+from darklode.pipeline.base.artifacts.tables import hive_option, no_rows, verbatim
+from darklode.pipeline.base.errors import InputError
+from darklode.schemas.table import Table
+from darklode.schemas.tables import TABLES
+
+HEAD = """\
+-- Every table of this run as a view, for DuckDB 2 and later, from any working directory:
+--   duckdb -init views.sql
+-- The views find their files through run_folder(). Was the run moved? Name its new folder ('.' is the working
+-- directory; write [*] for * , [?] for ? and [[] for [ in a name), here or in a database that holds the views:
+"""
+
+S3_HEAD = (
+    "-- The run is on S3: INSTALL httpfs, LOAD httpfs and CREATE SECRET (TYPE s3, PROVIDER credential_chain) first.\n"
+)
+
+
+def literal(text: str) -> str:
+    """The text as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def all_tables(run: Run) -> Tables:
+    """Every table of `schemas.tables`, empty where no complete stage has written it."""
+    parts = run.parts()
+    return Tables(run.store, {name: parts.get(name, []) for name in TABLES})
+
+
+def views_sql(run: Run) -> str:
+    """SQL that makes a view of each table of `schemas.tables` in plain DuckDB, empty where the run has no such table.
+
+    The views take every part in a table's folder, so they follow a run that is built again; read them while no build
+    is under way.
+    """
+    parts = run.parts()
+    lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
+    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
+    for name, table in TABLES.items():
+        rows = _rows(table, parts[name]) if parts.get(name) else no_rows(table)
+        lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(table: Table, parts: Sequence[Part]) -> str:
+    columns = ", ".join(f'"{name}"' for name in table.schema.names)
+    option = hive_option(table.name, hive_keys(partition_of(parts[0].file)))
+    pattern = literal(f"/tables/{table.name}/**/*.parquet")
+    return f"SELECT {columns} FROM read_parquet(run_folder() || {pattern}, {option})"
+
+
+def query(run: Run, sql: str) -> pa.Table:
+    """Answer one SELECT over the run's tables. It reads nothing but them, and it cannot write.
+
+    Raises:
+        InputError: DuckDB cannot run it, or it is not one SELECT.
+    """
+    tables = all_tables(run)
+    with tables.connect() as connection:
+        _lock(connection, run, tables)
+        try:
+            answer: pa.Table = connection.sql(_select(connection, sql)).to_arrow_table()
+        except duckdb.Error as error:
+            raise InputError(f"{error}\nThe tables are {', '.join(TABLES)}") from error
+    return answer
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> None:
+    """Close the connection's way to files, extensions and Python variables; on S3, tables come through pyarrow."""
+    if run.store.local is not None:
+        files = [literal(run.store.path(part.file)) for name in TABLES for part in tables.parts(name)]
+        connection.execute(f"SET allowed_paths = [{', '.join(files)}]")
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """The query, if it is one SELECT: COPY could still overwrite the very files that may be read."""
+    statements = connection.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        message = "write one SELECT (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW): other statements could change the run"
+        raise InputError(f"{message}. The tables are {', '.join(TABLES)}")
+    return statements[0].query

@@ -1,0 +1,1 @@
+"""How good retrievers are by the labels."""

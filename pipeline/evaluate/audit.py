@@ -1,0 +1,152 @@
+"""What each retriever finds of the judged positives, and what the pool loses without it."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.schemas.settings import AuditSettings
+from darklode.schemas.tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
+
+AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
+
+CAVEAT = "A retriever's own positives count toward it: what no retriever found was never judged."
+
+FOUND = """
+    WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0)
+    SELECT p.tenant, p.query_id, p.chunk_id, r.retriever, r.rank
+    FROM positives p LEFT JOIN rankings r USING (tenant, query_id, chunk_id)
+    ORDER BY p.tenant, p.query_id, p.chunk_id, r.retriever
+"""
+
+NOT_FOUND = np.iinfo(np.int32).max
+RESAMPLES_AT_ONCE = 50
+
+
+class Positives:
+    """The judged positives and every retriever's rank of each.
+
+    Attributes:
+        tenants: tenant of each query, shape (n_queries,).
+        query: query row of each positive, shape (n_positives,).
+        retrievers: names, sorted.
+        ranks: rank of each positive in each list, shape (n_positives, n_retrievers); NOT_FOUND where it is in none.
+    """
+
+    def __init__(self, found: pa.Table, retrievers: list[str]) -> None:
+        self.retrievers = retrievers
+        query = _codes(found, ["tenant", "query_id"])
+        positive = _codes(found, ["tenant", "query_id", "chunk_id"])
+        n = int(positive.max(initial=-1)) + 1
+        self.ranks = np.full((n, len(retrievers)), NOT_FOUND, np.int32)
+        self.query = np.zeros(n, np.int64)
+        self.query[positive] = query
+        tenant = np.empty(int(query.max(initial=-1)) + 1, dtype=object)
+        tenant[query] = found["tenant"].to_numpy()
+        self.tenants = tenant
+        hit = pc.is_valid(found["rank"]).to_numpy()
+        column = pc.index_in(found["retriever"], pa.array(retrievers, pa.string())).to_numpy()[hit].astype(np.int64)
+        self.ranks[positive[hit], column] = found["rank"].to_numpy()[hit]
+
+    def recall(self, hit: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Each query's share of positives that are hit, shape (n_queries,) or (n_queries, columns of hit)."""
+        shape = (len(self.tenants), *hit.shape[1:])
+        sums = np.zeros(shape)
+        np.add.at(sums, self.query, hit)
+        counts = np.bincount(self.query, minlength=len(self.tenants))
+        return np.asarray(sums / counts.reshape(-1, *[1] * (hit.ndim - 1)))
+
+
+def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int, seed: int) -> None:
+    """Measure recall at search depth alone, recall of all but one at the pool's depth, and overlap.
+
+    Means are over queries with at least one positive. Intervals come from resampling queries. Source: DevRev-Search,
+    3.3.1 and A.2.
+
+    Args:
+        tables: holds `rankings` and `qrels`.
+        output: takes `audit_retrievers` (all tenants together first, tenant null) and `audit_overlap`.
+        settings: number of resamples.
+        depth: the pool's depth.
+        seed: of the resampling.
+    """
+    names = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
+    found = Positives(tables.sql(FOUND), names)
+    output.facts["caveat"] = CAVEAT
+    if not len(found.ranks):
+        return
+    everyone = np.ones(len(found.tenants), bool)
+    scopes: list[tuple[str | None, NDArray[np.bool_]]] = [(None, everyone)]
+    tenants = sorted(set(found.tenants))
+    if len(tenants) > 1:
+        scopes += [(tenant, found.tenants == tenant) for tenant in tenants]
+    rows = [row for tenant, scope in scopes for row in _rows(found, tenant, scope, depth, settings.bootstrap, seed)]
+    output.write("audit_retrievers", pa.Table.from_pylist(rows, schema=AUDIT_RETRIEVERS.schema))
+    output.write("audit_overlap", pa.Table.from_pylist(_overlap(found, depth), schema=AUDIT_OVERLAP.schema))
+
+
+def _rows(
+    found: Positives, tenant: str | None, scope: NDArray[np.bool_], depth: int, resamples: int, seed: int
+) -> list[dict[str, object]]:
+    near = found.ranks <= depth
+    others = near.sum(axis=1, keepdims=True) > near
+    alone = found.recall(found.ranks < NOT_FOUND)[scope]
+    shallow = found.recall(near)[scope].mean(axis=0)
+    without = found.recall(others)[scope]
+    mine = scope[found.query]
+    unique = (near & (near.sum(axis=1, keepdims=True) == 1))[mine].sum(axis=0)
+    alone_low, alone_high = interval(alone, resamples, seed)
+    without_low, without_high = interval(without, resamples, seed)
+    return [
+        {
+            "tenant": tenant,
+            "retriever": name,
+            "recall": alone[:, i].mean(),
+            "recall_low": alone_low[i],
+            "recall_high": alone_high[i],
+            "recall_at_depth": shallow[i],
+            "leave_one_out": without[:, i].mean(),
+            "leave_one_out_low": without_low[i],
+            "leave_one_out_high": without_high[i],
+            "unique_positives": unique[i],
+            "positives": mine.sum(),
+            "queries": scope.sum(),
+        }
+        for i, name in enumerate(found.retrievers)
+    ]
+
+
+def interval(values: NDArray[np.float64], resamples: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """95 % percentile bootstrap interval of column means; values has shape (n, columns)."""
+    random = np.random.default_rng(seed)
+    n = len(values)
+    means = []
+    for start in range(0, resamples, RESAMPLES_AT_ONCE):
+        count = min(RESAMPLES_AT_ONCE, resamples - start)
+        weights = random.multinomial(n, np.full(n, 1 / n), size=count)
+        means.append(weights @ values / n)
+    low, high = np.percentile(np.vstack(means), [2.5, 97.5], axis=0)
+    return low, high
+
+
+def _overlap(found: Positives, depth: int) -> list[dict[str, object]]:
+    near = (found.ranks <= depth).astype(np.int64)
+    shared = near.T @ near
+    sizes = np.diag(shared)
+    rows = []
+    for i, one in enumerate(found.retrievers):
+        for j, other in enumerate(found.retrievers):
+            either = int(sizes[i] + sizes[j] - shared[i, j])
+            jaccard = float(shared[i, j]) / either if either else None
+            rows.append(
+                {"retriever": one, "other": other, "shared": shared[i, j], "found": sizes[i], "jaccard": jaccard}
+            )
+    return rows
+
+
+def _codes(table: pa.Table, columns: list[str]) -> NDArray[np.int64]:
+    """Number the distinct values of some columns in order of first appearance, shape (rows,)."""
+    joined = pc.binary_join_element_wise(*[table[name].cast(pa.string()) for name in columns], "\x00")
+    encoded = pa.chunked_array([joined]) if isinstance(joined, pa.Array) else joined
+    return np.asarray(encoded.combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)

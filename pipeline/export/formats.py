@@ -1,0 +1,105 @@
+"""A run's labels in the formats of other tools: one short file per format.
+
+The corpus of a benchmark is the chunks: what was retrieved and judged. Formats made of the triplets alone serve mined
+runs too, whose passages are documents. A new format is a file of `kinds`, or an entry point of `darklode.exports`.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.withheld import public_and_withheld
+from darklode.schemas.kinds import Group, UnknownKind
+
+EXPORTS = Group("exports", "darklode.pipeline.export.kinds", separator="-")
+
+
+def format_of(name: str) -> Format:
+    """What declares a format.
+
+    Raises:
+        ExportError: there is none of this name, or what another package registered is none.
+    """
+    if name not in EXPORTS.names():
+        close = get_close_matches(name.lower(), EXPORTS.names(), n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"the formats are {', '.join(EXPORTS.names())}"
+        raise ExportError(f"there is no export format {name!r}; {hint}")
+    try:
+        found = EXPORTS.load(name)
+    except UnknownKind as error:
+        raise ExportError(str(error)) from error
+    if not isinstance(found, Format):
+        raise ExportError(f"export format {name}: {found!r} must be a Format")
+    return found
+
+
+def export(run: Run, format: str, to: Path, withhold_test: Path | None = None) -> list[Path]:
+    """Write a run's labels in another tool's format: all files or none.
+
+    Args:
+        run: a run whose stages up to the needed tables are complete.
+        format: its name.
+        to: a folder that is empty or does not exist.
+        withhold_test: another such folder, for the same format with the labels and rankings of the test split alone;
+            `to` then has all but these. Neither may lie in the other.
+
+    Returns:
+        The files written, sorted.
+
+    Raises:
+        ExportError: the format is unknown, a folder is not empty or cannot be made, the run lacks a table, nothing
+            in it is relevant, or the format has no labels of the test split to withhold.
+    """
+    kind = format_of(format)
+    tables, to = _open(run, format, kind), to.expanduser().resolve()
+    if withhold_test is None:
+        with _built(kind, tables, to) as built:
+            built.replace(to)
+        return _files(to)
+    public, withheld = public_and_withheld(run, format, kind)
+    kept = withhold_test.expanduser().resolve()
+    if to.is_relative_to(kept) or kept.is_relative_to(to):
+        raise ExportError(f"{kept} and {to} lie in one another; keep the test labels where the public folder is not")
+    with _built(kind, withheld, kept) as built_kept, _built(kind, public, to) as built:
+        built_kept.replace(kept)
+        built.replace(to)
+    return sorted(_files(to) + _files(kept))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
+    """The folder in that format, beside its place; it goes away unless it is moved there."""
+    with _scratch(to) as scratch:
+        built = Path(scratch) / "built"
+        built.mkdir()
+        kind.write(tables, built)
+        yield built
+
+
+def _open(run: Run, format: str, kind: Format) -> Tables:
+    present = run.parts()
+    missing = ", ".join(table for table in kind.tables if table not in present)
+    if missing:
+        command = "`darklode build`" if len(kind.tables) > 1 else "`darklode build` or `darklode mine`"
+        raise ExportError(f"{run.store.url} lacks {missing}, which {format} needs; run {command} to the end")
+    return run.tables(*kind.tables)
+
+
+def _scratch(to: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside the target, on the same disk, that goes away whatever happens."""
+    try:
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
+    except OSError as error:
+        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error

@@ -1,0 +1,67 @@
+"""FlagEmbedding's training rows: one JSON line per query with its positives and negatives."""
+
+from pathlib import Path
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.export.grouped import bare, grouped
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.writing import JSON_LINES, any_row, append, require_negatives
+
+PROMPT = "Represent this sentence for searching relevant passages: "
+"""BGE's instruction for queries; a trainer uses it only where it is given one of its own."""
+
+ROWS = f"""
+    SELECT query,
+           list_transform(positives, lambda p: p.text) AS pos,
+           list_transform(negatives, lambda n: n.text) AS neg,
+           {{scores}} '{PROMPT}' AS prompt, 'normal' AS type
+    FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
+"""
+
+SCORES = """
+    list_transform(positives, lambda p: p.score) AS pos_scores,
+    list_transform(negatives, lambda n: n.score) AS neg_scores,
+"""
+
+UNSCORED = """
+    FROM triplets WHERE positive_score IS NULL OR len(list_filter(negative_scores, lambda s: s IS NULL)) > 0
+"""
+
+README = """\
+# Training rows for FlagEmbedding
+
+One row per query: `--train_data train.jsonl`. {bare} queries have no negative and are left out.
+{scores}
+`prompt` takes the place of `--query_instruction_for_retrieval` where that is given.
+"""
+
+SCORED = """\
+`pos_scores` and `neg_scores` are the retrieval's or the ranker's; `--knowledge_distillation` does better with a
+reranker's.
+"""
+
+NOT_SCORED = "There are no `pos_scores` and `neg_scores`: clicks give none.\n"
+
+
+def flagembedding(tables: Tables, folder: Path) -> None:
+    """Write `<split>.jsonl` {query, pos, neg, pos_scores, neg_scores, prompt, type} and a README.md.
+
+    The README counts the queries that are left out because they have no negative. Where a score is missing, no row has
+    scores: a column that is null in one part of a file and a number in another cannot be loaded. Source: the rows that
+    `FlagEmbedding.abc.finetune.embedder.AbsDataset` reads.
+
+    Raises:
+        ExportError: no triplet has a negative.
+    """
+    require_negatives(tables)
+    without = 0
+    with tables.connect() as connection:
+        scored = not any_row(connection, UNSCORED)
+        for split in grouped(connection):
+            append(connection, ROWS.format(scores=SCORES if scored else ""), folder / f"{split}.jsonl", JSON_LINES)
+            without += bare(connection)
+    text = README.format(bare=without, scores=SCORED if scored else NOT_SCORED)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+KIND = Format(("triplets",), flagembedding)

@@ -1,0 +1,79 @@
+"""Parquet that sentence-transformers takes as it is: columns are inputs by their order, so there is none besides."""
+
+from pathlib import Path
+
+import duckdb
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.writing import copy_parquet, require_negatives, write_card
+
+SPLITS = ("train", "validation")
+
+TRIPLET = """
+    SELECT anchor, positive, negative FROM (
+        SELECT tenant, query_id, triplet_id, query AS anchor, positive,
+               unnest(negatives) AS negative, generate_subscripts(negatives, 1) AS place
+        FROM triplets WHERE split = '{split}'
+    )
+    ORDER BY tenant, query_id, triplet_id, place
+"""
+
+TUPLE = """
+    SELECT query AS anchor, positive, {negatives}
+    FROM triplets WHERE split = '{split}' AND len(negatives) >= {n}
+    ORDER BY tenant, query_id, triplet_id
+"""
+
+# The count of the row that has a tenth of all rows before it, fewest negatives first: 90 % or more have as many.
+WIDTH = """
+    WITH counts AS (SELECT len(negatives) AS n FROM triplets WHERE len(negatives) > 0)
+    SELECT n, (SELECT count(*) FROM counts) AS rows FROM counts
+    ORDER BY n LIMIT 1 OFFSET (SELECT count(*) // 10 FROM counts)
+"""
+
+README = """\
+# Triplets for sentence-transformers
+
+- `triplet/`: anchor, positive, negative; one row per negative.
+- `n-tuple/`: anchor, positive, negative_1 to negative_{n}, hardest first. {n} is the largest number that at least 90 %
+  of the rows have; {short} of {rows} rows have fewer and are in `triplet/` only.
+
+Positives without any negative ({bare}) are in neither.
+
+```python
+from datasets import load_dataset
+
+train = load_dataset("parquet", data_files="triplet/train.parquet", split="train")
+```
+"""
+
+
+def sentence_transformers(tables: Tables, folder: Path) -> None:
+    """Write `triplet/<split>.parquet` and `n-tuple/<split>.parquet` for each split with rows, and a README.md.
+
+    The README says how wide the n-tuples are and how many rows are too short for them.
+
+    Raises:
+        ExportError: no triplet has a negative.
+    """
+    require_negatives(tables)
+    with tables.connect() as connection:
+        n, rows = connection.execute(WIDTH).fetchall()[0]
+        negatives = ", ".join(f"negatives[{place}] AS negative_{place}" for place in range(1, n + 1))
+        for split in SPLITS:
+            copy_parquet(connection, TRIPLET.format(split=split), folder / "triplet" / f"{split}.parquet")
+            query = TUPLE.format(split=split, negatives=negatives, n=n)
+            copy_parquet(connection, query, folder / "n-tuple" / f"{split}.parquet")
+        _readme(connection, folder, n, rows)
+
+
+def _readme(connection: duckdb.DuckDBPyConnection, folder: Path, n: int, rows: int) -> None:
+    counts = "SELECT count(*) FILTER (len(negatives) BETWEEN 1 AND ? - 1), count(*) FILTER (len(negatives) = 0)"
+    short, bare = connection.execute(f"{counts} FROM triplets", [n]).fetchall()[0]
+    text = README.format(n=n, short=short, rows=rows, bare=bare)
+    configs = {kind: {split: f"{kind}/{split}.parquet" for split in SPLITS} for kind in ("triplet", "n-tuple")}
+    write_card(folder, configs, text)
+
+
+KIND = Format(("triplets",), sentence_transformers)

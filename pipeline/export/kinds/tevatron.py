@@ -1,0 +1,85 @@
+"""Tevatron's two layouts: v1 with the passages in each row, v2 with their ids and a corpus."""
+
+from pathlib import Path
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.export.grouped import bare, grouped
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.writing import (
+    JSON_LINES,
+    TRAINED,
+    append,
+    copy,
+    define_ids,
+    require_negatives,
+    write_id_map,
+)
+
+_PASSAGES = "list_transform({of}, lambda p: {{'docid': exported(tenant, p.id), 'title': '', 'text': p.text}})"
+_IDS = "list_transform({of}, lambda p: exported(tenant, p.id))"
+
+V1 = f"""
+    SELECT exported(tenant, query_id) AS query_id, query,
+           {_PASSAGES.format(of="positives")} AS positive_passages,
+           {_PASSAGES.format(of="negatives")} AS negative_passages
+    FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
+"""
+
+V2 = f"""
+    SELECT exported(tenant, query_id) AS query_id, query AS query_text,
+           {_IDS.format(of="positives")} AS positive_document_ids,
+           {_IDS.format(of="negatives")} AS negative_document_ids
+    FROM grouped WHERE len(negatives) > 0 ORDER BY tenant, query_id
+"""
+
+# One of the triplets that hold a passage, the latest mined one: a document's text may have changed from day to day.
+CORPUS = """
+    WITH places AS (
+        SELECT tenant, unnest([positive_id] || negative_ids) AS id, triplet_id,
+               coalesce(date, DATE '1970-01-01') AS date,
+               generate_subscripts([positive_id] || negative_ids, 1) AS place
+        FROM triplets
+    ), latest AS (
+        SELECT tenant, id, max({'date': date, 'triplet': triplet_id, 'place': place}) AS held
+        FROM places GROUP BY tenant, id
+    ), texts AS (SELECT tenant, triplet_id, [positive] || negatives AS texts FROM triplets)
+    SELECT exported(tenant, id) AS docid, texts[held.place] AS text
+    FROM (SELECT tenant, id, held, held.triplet AS triplet_id FROM latest) JOIN texts USING (tenant, triplet_id)
+    ORDER BY tenant, id
+"""
+
+README = """\
+# Training data for Tevatron
+
+- `v1/<split>.jsonl`: query_id, query, positive_passages, negative_passages (docid, title, text).
+- `v2/<split>.jsonl`: query_id, query_text, positive_document_ids, negative_document_ids; `v2/corpus.jsonl`: docid, text
+  of every passage of the triplets.
+
+One row per query; {bare} queries have no negative and are left out.
+"""
+
+
+def tevatron(tables: Tables, folder: Path) -> None:
+    """Write `v1/<split>.jsonl`, `v2/<split>.jsonl`, `v2/corpus.jsonl` and a README.md.
+
+    Titles are "", for a triplet's text is all that the trainer is to read. The corpus has the passages of the triplets
+    alone. The README counts the queries that are left out because they have no negative. Source: the rows that
+    `tevatron.retriever.dataset.TrainDataset` reads, those of its legacy format (v1) and of its new one (v2).
+
+    Raises:
+        ExportError: no triplet has a negative.
+    """
+    require_negatives(tables)
+    without = 0
+    with tables.connect() as connection:
+        define_ids(connection, TRAINED)
+        for split in grouped(connection):
+            append(connection, V1, folder / "v1" / f"{split}.jsonl", JSON_LINES)
+            append(connection, V2, folder / "v2" / f"{split}.jsonl", JSON_LINES)
+            without += bare(connection)
+        copy(connection, CORPUS, folder / "v2" / "corpus.jsonl", JSON_LINES)
+        write_id_map(connection, folder)
+    (folder / "README.md").write_text(README.format(bare=without), encoding="utf-8")
+
+
+KIND = Format(("triplets",), tevatron)

@@ -1,0 +1,58 @@
+"""TREC's files: qrels.<split>.txt, runs/<retriever>.txt and queries.tsv, as trec_eval and ir_measures read them."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import duckdb
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.views import literal
+from darklode.pipeline.export.kinds import Format
+from darklode.pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+
+SPLITS = ("train", "validation", "test")
+
+QUERIES = "SELECT exported(tenant, query_id), one_line(text) FROM queries ORDER BY tenant, query_id"
+
+QRELS = """
+    SELECT concat_ws(' ', exported(tenant, query_id), '0', exported(tenant, chunk_id), relevance)
+    FROM qrels JOIN queries USING (tenant, query_id)
+    WHERE split = '{split}' ORDER BY tenant, query_id, chunk_id
+"""
+
+RUN = """
+    SELECT concat_ws(' ', exported(tenant, query_id), 'Q0', exported(tenant, chunk_id), rank, score, safe_id(retriever))
+    FROM rankings WHERE retriever = {retriever} ORDER BY tenant, query_id, rank
+"""
+
+
+def trec(tables: Tables, folder: Path) -> None:
+    """Write judgments (0s too: judged is not the same as unjudged), each retriever's full lists, and the queries.
+
+    White space in a query's text becomes single spaces, so that each query is one line. A run file's name is its
+    retriever's, with `%XX` for what a file name cannot hold. trec_eval orders by score and breaks ties by id, not by
+    rank: lists with tied scores may be read in a slightly other order than they were found in.
+
+    Raises:
+        ExportError: no chunk is relevant to any query.
+    """
+    require_positives(tables)
+    with tables.connect() as connection:
+        define_ids(connection)
+        copy(connection, QUERIES, folder / "queries.tsv", LINES)
+        for split in SPLITS:
+            _qrels(connection, split, folder / f"qrels.{split}.txt")
+        names = connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
+        for (name,) in names:
+            query = RUN.format(retriever=literal(name))
+            copy(connection, query, folder / "runs" / f"{quote(name, safe='')}.txt", LINES)
+        write_id_map(connection, folder)
+
+
+def _qrels(connection: duckdb.DuckDBPyConnection, split: str, path: Path) -> None:
+    query = QRELS.format(split=split)
+    if any_row(connection, query):
+        copy(connection, query, path, LINES)
+
+
+KIND = Format(("chunks", "queries", "qrels", "rankings"), trec, test_labels=True)

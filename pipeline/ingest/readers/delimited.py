@@ -1,0 +1,95 @@
+"""CSV and TSV with a header line: Arrow reads whole blocks and names the rows with a wrong number of fields."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.columns import Columns
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.readers.text import Records, lines_of, records_of, sound
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, from_file
+
+WRONG_COUNT = "wrong number of fields"
+
+
+@dataclass(frozen=True)
+class Header:
+    """A file's columns: how many there are, what separates them, and which one plays which role."""
+
+    width: int
+    delimiter: str
+    places: dict[str, int]
+
+
+def read_csv(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
+    """Read a CSV (RFC 4180) or TSV file with a header; a row longer than `limit` bytes is rejected.
+
+    Raises:
+        InputError: the file cannot be read, its header is no header, or it lacks a column.
+    """
+    header = None
+    delimiter = "\t" if file.ending == ".tsv" else ","
+    for some in records_of(file, intake.at, limit, delimiter):
+        records = some
+        if header is None and len(records):
+            header = _header(records, file, delimiter, columns)
+            records = records.span(1, len(records))
+        if header is not None:
+            yield from _blocks(sound(records, file, intake), header, file, intake)
+
+
+def _header(records: Records, file: File, delimiter: str, columns: Columns) -> Header:
+    try:
+        line = records.raw(0).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.path} is not UTF-8 in its header; save it as UTF-8") from error
+    if 0 in records.faults or "\0" in line:
+        raise InputError(f"{file.path} has no header that can be read; its first line must name the columns")
+    names = [name.strip() for name in next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter))]
+    found = columns.find(str(file.path), names)
+    return Header(len(names), delimiter, {role: names.index(name) for role, name in found.items()})
+
+
+def _blocks(records: Records, header: Header, file: File, intake: Intake) -> Iterator[Block]:
+    if not len(records):
+        return
+    bad: list[int] = []
+    table = _table(records, header, bad)
+    if table is not None:
+        for at in bad:
+            intake.reject(WRONG_COUNT, file.name, int(records.lines[at]), records.shown(at))
+        columns = {role: table[str(place)].combine_chunks() for role, place in header.places.items()}
+        lines = lines_of(records).take(pa.array(np.delete(np.arange(len(records)), bad)))
+        yield from_file(file.name, columns, lines)
+    elif len(records) == 1:
+        intake.reject(WRONG_COUNT, file.name, int(records.lines[0]), records.shown(0))
+    else:
+        middle = len(records) // 2
+        yield from _blocks(records.span(0, middle), header, file, intake)
+        yield from _blocks(records.span(middle, len(records)), header, file, intake)
+
+
+def _table(records: Records, header: Header, bad: list[int]) -> pa.Table | None:
+    """Parse a block; rows with a wrong number of fields go to `bad`. None: Arrow sees other rows than we do."""
+
+    def skip(row: pc.InvalidRow) -> str:
+        bad.append(row.number - 1)
+        return "skip"
+
+    names = [str(place) for place in range(header.width)]
+    wanted = sorted({str(place) for place in header.places.values()})
+    read = pc.ReadOptions(use_threads=False, block_size=len(records.data) + 1, column_names=names)
+    parse = pc.ParseOptions(delimiter=header.delimiter, newlines_in_values=True, invalid_row_handler=skip)
+    convert = pc.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()))
+    try:
+        table = pc.read_csv(pa.BufferReader(records.data), read, parse, convert)
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows + len(bad) == len(records) else None

@@ -1,0 +1,153 @@
+"""JSON lines: Arrow reads whole blocks; only the lines around a bad one are read one by one."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from darklode.pipeline.ingest.columns import (
+    Columns,
+    Values,
+    at_path,
+    column_at,
+    joined_lists,
+    kind_of,
+    names_in,
+    schema_of,
+)
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.readers.text import Records, lines_of, records_of, sound
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, from_file, joined
+
+PROBED_LINES = 100
+PROBED_EVENTS = 1000
+FEW_LINES = 64
+Row = dict[str, str | None]
+
+
+class BadLineError(Exception):
+    """A line that is no row; the message is the reason."""
+
+
+def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
+    """Read a file of JSON objects, one a line; a line longer than `limit` bytes is rejected.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    found: dict[str, str] = {}
+    kinds = pa.schema([])
+    for some in records_of(file, intake.at, limit):
+        records = sound(some, file, intake)
+        if not found and (good := _probe(records, PROBED_EVENTS if columns.events else PROBED_LINES)):
+            found = columns.find(str(file.path), names_in(good, nested=columns.events))
+            found |= columns.omitted(found)
+            kinds = _kinds(good, found, columns)
+        if blocks := list(_blocks(records, found, kinds, columns, file, intake)):
+            yield joined(blocks)
+
+
+def _probe(records: Records, lines: int) -> list[Values]:
+    """The first good lines of some."""
+    good: list[Values] = []
+    for at in range(len(records)):
+        try:
+            good.append(_object(records.raw(at)))
+        except BadLineError:
+            continue
+        if len(good) == lines:
+            break
+    return good
+
+
+def _kinds(rows: list[Values], found: dict[str, str], columns: Columns) -> pa.Schema:
+    """Whole numbers stay numbers until they are read, in events all numbers; whatever else is expected to be text."""
+    kinds = {}
+    for role, name in found.items():
+        given = [value for row in rows if (value := at_path(row, name)) is not None]
+        whole = bool(given) and isinstance(given[0], int) and not isinstance(given[0], bool)
+        if columns.events and role != columns.text:
+            kinds[name] = kind_of(given, role)
+        else:
+            kinds[name] = pa.int64() if whole and role != columns.text else pa.string()
+    return schema_of(kinds, {name for row in rows for name in row})
+
+
+def _blocks(
+    records: Records, found: dict[str, str], kinds: pa.Schema, columns: Columns, file: File, intake: Intake
+) -> Iterator[Block]:
+    if not len(records):
+        return
+    table = _table(records, kinds)
+    if table is not None:
+        texts = {role: joined_lists(column_at(table, name)).cast(pa.string()) for role, name in found.items()}
+        yield from_file(file.name, texts, lines_of(records))
+    elif len(records) <= FEW_LINES:
+        yield from _one_by_one(records, found, columns, file, intake)
+    else:
+        middle = len(records) // 2
+        yield from _blocks(records.span(0, middle), found, kinds, columns, file, intake)
+        yield from _blocks(records.span(middle, len(records)), found, kinds, columns, file, intake)
+
+
+def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
+    # pyarrow 26 takes a line that is only `null` for a row of nulls, and crashes the process when it comes first.
+    if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):
+        return None
+    size = len(records.data) + 1
+    read = pj.ReadOptions(use_threads=False, block_size=size)
+    parse = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
+    try:
+        table = pj.read_json(pa.BufferReader(records.data), read_options=read, parse_options=parse)
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == len(records) else None
+
+
+def _one_by_one(
+    records: Records, found: dict[str, str], columns: Columns, file: File, intake: Intake
+) -> Iterator[Block]:
+    rows, lines = [], []
+    for at in range(len(records)):
+        line = int(records.lines[at])
+        try:
+            rows.append(_row(_object(records.raw(at)), found, columns))
+            lines.append(line)
+        except BadLineError as reason:
+            intake.reject(str(reason), file.name, line, records.shown(at))
+    if rows:
+        texts = {role: pa.array([row[role] for row in rows], pa.string()) for role in found}
+        yield from_file(file.name, texts, pa.array(lines, pa.int64()))
+
+
+def _object(line: bytes) -> Values:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLineError("JSON syntax error") from error
+    if not isinstance(value, dict):
+        raise BadLineError("not an object")
+    return value
+
+
+def _row(value: Values, found: dict[str, str], columns: Columns) -> Row:
+    row = {role: _text(at_path(value, name), role, columns) for role, name in found.items()}
+    try:
+        "".join(text or "" for text in row.values()).encode()
+    except UnicodeEncodeError as error:
+        raise BadLineError("not UTF-8") from error
+    return row
+
+
+def _text(value: object, role: str, columns: Columns) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if columns.events and role == "hits" and isinstance(value, list):
+        return "\n".join("" if one is None else str(one) for one in value)
+    if columns.events and role == "clicked" and isinstance(value, bool):
+        return str(value)
+    if role == columns.text or isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadLineError("wrong type")
+    return str(value)

@@ -1,0 +1,137 @@
+"""Markdown, HTML and plain text as documents: a title, a text and the values of their head."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup, Tag
+
+CHROME = ["script", "style", "nav", "header", "footer", "aside", "form"]
+_HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}|~{3,})(?P<info>.*)|#[ \t]+(?P<title>.*))$", re.M)
+
+
+class BadDocumentError(Exception):
+    """A file that is no document; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A document as its file gives it; `head` holds front matter or meta elements, plain values as text."""
+
+    title: str | None
+    text: str
+    head: dict[str, str]
+
+
+def read_prose(text: str, kind: str) -> Prose:
+    """Read a document of kind `markdown`, `html` or `text`; line ends become \\n.
+
+    Raises:
+        BadDocumentError: the front matter is not YAML, or the HTML is nested too deeply.
+    """
+    unix = text.replace("\r\n", "\n").replace("\r", "\n")
+    if kind == "markdown":
+        return _markdown(unix)
+    return _html(unix) if kind == "html" else Prose(None, unix, {})
+
+
+def _markdown(text: str) -> Prose:
+    head, body = _front_matter(text)
+    return Prose(_first_heading(body), body, head)
+
+
+@cache
+def _yaml() -> Any:
+    from frontmatter.default_handlers import YAMLHandler
+
+    return YAMLHandler()
+
+
+def _front_matter(text: str) -> tuple[dict[str, str], str]:
+    """Split front matter off. What stands between two rules but is no mapping is text like any other."""
+    handler = _yaml()
+    if not handler.detect(text):
+        return {}, text
+    try:
+        matter, body = handler.split(text)
+        values = handler.load(matter)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadDocumentError("broken front matter") from error
+    except ValueError:
+        return {}, text
+    if values is None:
+        return {}, body.strip()
+    if not isinstance(values, dict):
+        return {}, text
+    return {str(key): str(value) for key, value in values.items() if _is_plain(value)}, body.strip()
+
+
+def _is_plain(value: object) -> bool:
+    return value is not None and not isinstance(value, list | dict | set | bytes)
+
+
+def _first_heading(text: str) -> str | None:
+    fence = ""
+    for match in _HEADING.finditer(text):
+        if mark := match["fence"]:
+            fence = _fence(fence, mark, match["info"])
+        elif not fence and (title := _bare(match["title"])):
+            return title
+    return None
+
+
+def _bare(heading: str) -> str:
+    """A heading without the white space around it and the # that may close it."""
+    text = heading.strip()
+    bare = text.rstrip("#")
+    return bare.rstrip() if bare.endswith((" ", "\t")) or not bare else text
+
+
+def _fence(opened: str, mark: str, info: str) -> str:
+    """The fence that is open after a fence line: a closing one is as long as the opening one, and bare."""
+    if not opened:
+        return mark
+    closes = mark.startswith(opened) and not info.strip()
+    return "" if closes else opened
+
+
+def _html(text: str) -> Prose:
+    from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
+        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
+        try:
+            return _page(BeautifulSoup(text, "html.parser"))
+        except RecursionError as error:
+            raise BadDocumentError("HTML nested too deeply") from error
+
+
+def _words(element: Tag | None) -> str | None:
+    return (" ".join(element.get_text(" ").split()) or None) if element else None
+
+
+def _page(page: BeautifulSoup) -> Prose:
+    from bs4 import Tag
+    from markdownify import ATX, MarkdownConverter
+
+    head = {
+        str(meta["name"]): str(meta["content"]) for meta in page.find_all("meta", attrs={"name": True, "content": True})
+    }
+    title = _words(page.title) or _words(page.find("h1"))
+    main = page.find("main") or page.find("article") or page.find(None, {"role": "main"}) or page.body or page
+    if not isinstance(main, Tag):
+        raise BadDocumentError("no HTML")
+    for element in main.find_all(CHROME):
+        element.decompose()
+    if main is page:
+        for element in main.find_all(["head", "title"]):
+            element.decompose()
+    return Prose(title, str(MarkdownConverter(heading_style=ATX).convert_soup(main)).strip(), head)

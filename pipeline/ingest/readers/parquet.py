@@ -1,0 +1,114 @@
+"""Parquet files, a batch of rows at a time."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.columns import Columns, column_at, joined_lists, leaves_of
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, Mask, from_file
+
+BATCH_BYTES = 4 << 20
+MOST_ROWS = 1 << 16
+
+
+def read_parquet(file: File, columns: Columns, intake: Intake) -> Iterator[Block]:
+    """Read a Parquet file; the lines of its rows are their numbers, from 1.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or has one of a kind that is no text or number.
+    """
+    try:
+        with pq.ParquetFile(file.path) as source:
+            leaves = leaves_of(source.schema_arrow, nested=columns.events)
+            found = columns.find(str(file.path), list(leaves))
+            _check(file, leaves, found, columns)
+            seen = 0
+            for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(found.values()))):
+                yield from _block(batch, found, seen, file, intake, times=columns.events)
+                seen += batch.num_rows
+                intake.at(file.size * seen // source.metadata.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file.path} is not a Parquet file that can be read ({error}); write it again") from error
+
+
+def _rows(metadata: pq.FileMetaData) -> int:
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups) // max(metadata.num_rows, 1)
+    return max(1, min(MOST_ROWS, BATCH_BYTES // max(int(size), 1)))
+
+
+def _check(file: File, leaves: dict[str, pa.DataType], found: dict[str, str], columns: Columns) -> None:
+    for role, name in found.items():
+        kind = _plain(leaves[name])
+        listed = role == "hits" and pa.types.is_list(kind)
+        if (pa.types.is_nested(kind) and not listed) or (role == columns.text and not _is_text(kind)):
+            raise InputError(f"{file.path}: column {name!r} holds {kind}, not text; name another for {role}")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _block(
+    batch: pa.RecordBatch, found: dict[str, str], seen: int, file: File, intake: Intake, *, times: bool
+) -> Iterator[Block]:
+    intake.saw(batch.num_rows)
+    lines = np.arange(seen + 1, seen + batch.num_rows + 1)
+    columns = {role: _bytes(joined_lists(column_at(batch, name)), times=times) for role, name in found.items()}
+    bad = np.zeros(batch.num_rows, dtype=bool)
+    for values in columns.values():
+        bad |= _not_utf8(values)
+    for line in lines[bad]:
+        intake.reject("not UTF-8", file.name, int(line), None)
+    kept = pa.array(~bad)
+    texts = {role: _texts(values.filter(kept) if bad.any() else values) for role, values in columns.items()}
+    yield from_file(file.name, texts, pa.array(lines[~bad], pa.int64()))
+
+
+def _bytes(values: pa.Array, *, times: bool) -> pa.Array:
+    """A column's texts as bytes: what a Parquet file calls text need not be UTF-8. `times`: points in time stay so."""
+    if pa.types.is_timestamp(values.type):
+        if times:
+            return values
+        values = values.cast(pa.timestamp(values.type.unit, tz="UTC")) if values.type.tz else values
+    if not _is_text(values.type):
+        values = values.cast(pa.string())
+    return values.cast(pa.binary())
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    return values if pa.types.is_timestamp(values.type) else values.cast(pa.string())
+
+
+def _not_utf8(values: pa.Array) -> Mask:
+    if pa.types.is_timestamp(values.type):
+        return np.zeros(len(values), dtype=bool)
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([value is not None and not _decodes(value) for value in values.to_pylist()])
+    return np.zeros(len(values), dtype=bool)
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,44 @@
+"""The reader for each tabular format."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.ingest.columns import Columns
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.readers.delimited import read_csv
+from darklode.pipeline.ingest.readers.jsonl import read_jsonl
+from darklode.pipeline.ingest.readers.parquet import read_parquet
+from darklode.pipeline.ingest.readers.text import lines_of, records_of, sound
+from darklode.pipeline.ingest.rejects import Intake
+from darklode.pipeline.ingest.rows import Block, from_file
+
+
+def read_tabular(file: File, form: str | None, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
+    """Read one file in the format `form`, or in that of its ending; rows longer than `limit` bytes are rejected.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    match form or file.format:
+        case "jsonl":
+            yield from read_jsonl(file, columns, intake, limit)
+        case "csv":
+            yield from read_csv(file, columns, intake, limit)
+        case "parquet":
+            yield from read_parquet(file, columns, intake)
+        case _:
+            yield from _read_lines(file, intake, limit)
+    intake.closed(file)
+
+
+def _read_lines(file: File, intake: Intake, limit: int) -> Iterator[Block]:
+    """One text a line."""
+    for some in records_of(file, intake.at, limit):
+        records = sound(some, file, intake)
+        if len(records):
+            offsets = np.append(records.starts, records.stops[-1]).astype(np.int32)
+            texts = pa.StringArray.from_buffers(len(records), pa.py_buffer(offsets), pa.py_buffer(records.data))
+            yield from_file(file.name, {"text": pc.utf8_rtrim(texts, "\r\n")}, lines_of(records))

@@ -1,0 +1,227 @@
+"""Text files cut into records: one line each, or in CSV as many lines as the quotes say. Memory is bounded.
+
+The bytes are decoded piece by piece (gzip and byte order marks are dealt with here), and what is no UTF-8 is found.
+"""
+
+import codecs
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.rejects import LONGEST, Intake
+
+PIECE_BYTES = 1 << 20
+
+
+def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
+    """The file's content in pieces of about a megabyte; `at` is told how many of the file's bytes are read.
+
+    UTF-8 and UTF-16 byte order marks are taken away, and UTF-16 becomes UTF-8; nothing else is checked.
+
+    Raises:
+        InputError: the file cannot be opened, its gzip is damaged or cut off, or its UTF-16 is invalid.
+    """
+    try:
+        with file.path.open("rb") as raw:
+            packed = file.name.lower().endswith(".gz")
+            with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as stream:
+                yield from _decoded(stream, lambda: at(raw.tell()))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{file.path} is not a whole gzip file ({error}); copy it again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.path} begins as UTF-16 but is not ({error.reason}); save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"{file.path} cannot be read ({error.strerror}); check its permissions") from error
+
+
+def _decoded(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
+    piece = stream.read(PIECE_BYTES)
+    wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    decoder = codecs.getincrementaldecoder("utf-16")()
+    piece = piece.removeprefix(codecs.BOM_UTF8)
+    while piece:
+        yield decoder.decode(piece).encode() if wide else piece
+        tell()
+        piece = stream.read(PIECE_BYTES)
+    if wide:
+        decoder.decode(b"", final=True)
+
+
+def whole(file: File, at: Callable[[int], None], limit: int) -> bytes | None:
+    """The whole content as `pieces` gives it; None where it is longer than `limit` bytes."""
+    taken, size = [], 0
+    for piece in pieces(file, at):
+        taken.append(piece)
+        size += len(piece)
+        if size > limit:
+            return None
+    return b"".join(taken)
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some records of a file: record i is `data[starts[i]:stops[i]]`, line end included; empty lines are no records.
+
+    `lines` are the lines they begin on, from 1; `faults` the reasons, by record, why some cannot be read.
+    """
+
+    data: bytes
+    starts: Ints
+    stops: Ints
+    lines: Ints
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def raw(self, at: int) -> bytes:
+        return self.data[self.starts[at] : self.stops[at]]
+
+    def shown(self, at: int) -> str:
+        """The beginning of a record, for people: more than a payload holds, since masks shorten it."""
+        start = int(self.starts[at])
+        data = self.data[start : min(int(self.stops[at]), start + LONGEST)]
+        return data.decode(errors="replace").rstrip("\r\n")
+
+    def span(self, low: int, high: int) -> "Records":
+        """Records `low` to `high`, the latter not included, with their own data only."""
+        if low >= high:
+            return Records(b"", self.starts[:0], self.stops[:0], self.lines[:0])
+        begin, end = int(self.starts[low]), int(self.stops[high - 1])
+        faults = {at - low: reason for at, reason in self.faults.items() if low <= at < high}
+        lines = self.lines[low:high]
+        return Records(self.data[begin:end], self.starts[low:high] - begin, self.stops[low:high] - begin, lines, faults)
+
+    def without(self, bad: set[int]) -> "Records":
+        """All records but some."""
+        kept = [at for at in range(len(self)) if at not in bad]
+        sizes = (self.stops - self.starts)[kept]
+        stops = np.cumsum(sizes)
+        return Records(b"".join(map(self.raw, kept)), stops - sizes, stops, self.lines[kept])
+
+
+def sound(records: Records, file: File, intake: Intake) -> Records:
+    """Count the records, and turn away those that are too long, hold NUL bytes or are not UTF-8."""
+    intake.saw(len(records))
+    faults = records.faults | _faults_of_bytes(records)
+    for at, reason in sorted(faults.items()):
+        intake.reject(reason, file.name, int(records.lines[at]), records.shown(at))
+    return records.without(set(faults)) if faults else records
+
+
+def _faults_of_bytes(records: Records) -> dict[int, str]:
+    if _is_utf8(records.data) and b"\0" not in records.data:
+        return {}
+    faults = {}
+    for at in range(len(records)):
+        raw = records.raw(at)
+        if b"\0" in raw:
+            faults[at] = "NUL byte"
+        elif not _is_utf8(raw):
+            faults[at] = "not UTF-8"
+    return {at: reason for at, reason in faults.items() if at not in records.faults}
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def lines_of(records: Records) -> pa.Array:
+    """The records' line numbers, as a column."""
+    return pa.array(records.lines, pa.int64())
+
+
+def records_of(file: File, at: Callable[[int], None], limit: int, delimiter: str | None = None) -> Iterator[Records]:
+    """Read a file's records in blocks of about a megabyte.
+
+    Args:
+        file: the file.
+        at: told how many of its bytes are read.
+        limit: longest record in bytes; of a longer one only the beginning is kept, with a fault.
+        delimiter: of a CSV file, where quoted fields may hold line ends; None: each line is a record.
+    """
+    closed = _closed(delimiter) if delimiter else None
+    carry, number = b"", 1
+    for data in chain(_whole_lines(pieces(file, at), limit), [None]):
+        text = carry + (data or b"")
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+        inner, fault, rest = np.zeros(len(ends), dtype=bool), None, len(ends)
+        if closed:
+            inner, opened = _quoted(text, ends, closed)
+            if opened is not None:
+                begin = int(ends[opened - 1]) if opened else 0
+                hopeless = data is None or len(text) - begin > limit
+                fault, rest = (opened, rest) if hopeless else (None, opened)
+        yield _cut(text, ends[:rest], inner[:rest], number, limit, fault)
+        number += rest
+        carry = text[int(ends[rest - 1]) if rest else 0 :]
+
+
+def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    """Blocks of whole lines; a line longer than the limit is cut one byte past it."""
+    pending = b""
+    for piece in source:
+        first, last = piece.find(b"\n"), piece.rfind(b"\n") + 1
+        if not last:
+            pending = (pending + piece)[: limit + 1]
+            continue
+        yield (pending + piece[:first])[: limit + 1] + piece[first:last]
+        pending = piece[last:][: limit + 1]
+    if pending:
+        yield pending + b"\n"
+
+
+def _closed(delimiter: str) -> re.Pattern[bytes]:
+    """Matches a line that ends outside quotes. A quote opens a field only at its beginning: 5" pipe stays one."""
+    d = re.escape(delimiter)
+    return re.compile(rf'(?:(?:"(?:[^"]|"")*+"[^{d}\n]*+|[^"{d}\n][^{d}\n]*+)?(?:{d}|\n))*+'.encode())
+
+
+def _quoted(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:
+    """Find the line ends that lie inside quotes, and the line, if any, whose quote is still open at the end."""
+    inner = np.zeros(len(ends), dtype=bool)
+    quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
+    counts = np.diff(np.searchsorted(quotes, ends), prepend=0)
+    opened: int | None = None
+    for line in map(int, np.flatnonzero(counts % 2)):
+        if opened is not None:
+            inner[opened:line] = True
+            opened = None
+        elif not closed.fullmatch(text, int(ends[line - 1]) if line else 0, int(ends[line])):
+            opened = line
+    return inner, opened
+
+
+def _cut(text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: int, unclosed: int | None) -> Records:
+    last = np.flatnonzero(~inner)
+    stops = ends[last]
+    starts = np.concatenate([[0], stops])[: len(stops)].astype(np.int64)
+    lines = np.concatenate([[0], last + 1])[: len(last)].astype(np.int64) + number
+    sizes = stops - starts - 1
+    faults = {int(at): f"row longer than {limit} bytes" for at in np.flatnonzero(sizes > limit)}
+    if unclosed is not None:
+        faults.setdefault(int(np.searchsorted(last, unclosed)), "quote never closed")
+    empty = (sizes == 0) | ((sizes == 1) & (np.frombuffer(text, np.uint8)[starts] == ord("\r")))
+    if not empty.any():
+        return Records(text, starts, stops, lines, faults)
+    kept = np.flatnonzero(~empty)
+    faults = {int(np.searchsorted(kept, at)): reason for at, reason in faults.items()}
+    return Records(text, starts[kept], stops[kept], lines[kept], faults)

@@ -1,0 +1,282 @@
+"""The rows that are turned away, with their reasons, and the count of those that came in: none vanishes."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output
+from darklode.pipeline.base.artifacts.output import PAYLOAD_CHARACTERS
+from darklode.pipeline.base.errors import InputError, TooManyRejects
+from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.rows import Block
+from darklode.schemas.tables import REJECTS
+
+
+@dataclass
+class Tally:
+    """Counts of some rows.
+
+    Attributes:
+        rows: all that came in.
+        reasons: how many were turned away, by reason.
+        examples: a place (file, or file:line) for each reason.
+        aside: the reasons that tell of another kind of row, not of one that could not be read.
+    """
+
+    rows: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    aside: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> "Tally":
+        """A tally from the plain values that `facts` gave."""
+        return cls(**facts | {"reasons": Counter(facts["reasons"])})
+
+    def facts(self) -> dict[str, Any]:
+        """The tally as plain values."""
+        return asdict(self) | {"reasons": dict(sorted(self.reasons.items()))}
+
+    def drop(self, reason: str, example: str, rows: int = 1, *, aside: bool = False) -> None:
+        """Count rows that are turned away; `aside`: since they are of another kind."""
+        self.reasons[reason] += rows
+        self.examples.setdefault(reason, example)
+        if aside and reason not in self.aside:
+            self.aside.append(reason)
+
+    def add(self, other: "Tally") -> None:
+        """Count another's rows, too."""
+        self.rows += other.rows
+        self.reasons += other.reasons
+        self.examples = other.examples | self.examples
+        self.aside += [reason for reason in other.aside if reason not in self.aside]
+
+    @property
+    def kept(self) -> int:
+        return self.rows - self.reasons.total()
+
+    @property
+    def own(self) -> int:
+        """The rows that came in, without those of another kind."""
+        return self.rows - sum(self.reasons[reason] for reason in self.aside)
+
+    def step(self, kind: str) -> FunnelStep:
+        """The funnel's step."""
+        dropped = {reason: count for reason, count in sorted(self.reasons.items()) if count}
+        return FunnelStep(f"ingest.{kind}", "rows", self.rows, "rows", self.kept, dropped)
+
+    def check(self, path: str, kind: str, columns: str, share: float) -> None:
+        """Check that enough of the rows could be read.
+
+        Args:
+            path: the source as the user named it.
+            kind: what it holds, such as `documents`.
+            columns: the setting that names its columns.
+            share: the share of rows, from 0 to 1, that may be turned away.
+
+        Raises:
+            InputError: nothing was read.
+            TooManyRejects: more than `share` of the rows could not be read, or none could.
+        """
+        if not self.own:
+            raise InputError(f"{path} holds no {kind}: every file is empty; check the path")
+        if self.own - self.kept > share * self.own or not self.kept:
+            raise TooManyRejects(self._complaint(path, columns, share))
+
+    def _complaint(self, path: str, columns: str, share: float) -> str:
+        worst = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
+        reasons = "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in worst)
+        bound = f", more than {share:.0%}" if self.kept else ""
+        return (
+            f"{self.own - self.kept} of {self.own} rows of {path} could not be read{bound} ({reasons}); "
+            f"check {columns} and the file, or raise ingest.max_reject_share"
+        )
+
+
+SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+ESCAPES = SHORT | {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in SHORT}
+SPECIAL = r'[\x00-\x1f"\\]'
+
+
+def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
+    """One JSON object a row, without nulls; values are cut to `longest` characters."""
+    members = [_member(role, values, longest) for role, values in columns.items()]
+    inside = pc.binary_join_element_wise(*members, ", ", null_handling="skip")
+    return pc.binary_join_element_wise("{", inside, "}", "")
+
+
+def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
+    texts = pc.utf8_slice_codeunits(values.cast(pa.string()), 0, longest)
+    if pc.any(pc.match_substring_regex(texts, SPECIAL)).as_py():
+        for character, escaped in ESCAPES.items():
+            texts = pc.replace_substring(texts, character, escaped)
+    return pc.binary_join_element_wise(f'"{role}": "', texts, '"', "")
+
+
+LONGEST = 4 * PAYLOAD_CHARACTERS  # UTF-8 takes up to four bytes a character
+FLUSH_ROWS = 8192
+WAITING = pa.schema(
+    [
+        REJECTS.schema.field(name).remove_metadata()
+        for name in ("reason", "tenant", "id", "file", "line", "represented_by", "payload")
+    ]
+)
+Masking = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is read: the table it becomes, the role that names a row, the reason for other files, its settings."""
+
+    table: str
+    key: str
+    foreign: str
+    columns: str
+
+
+KINDS = {
+    "documents": Kind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
+    "queries": Kind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
+    "impressions": Kind("impressions", "event_id", "not a log format", "logs.columns"),
+}
+
+
+class Intake:
+    """Rows in and rejects of one ingest.
+
+    Args:
+        output: where rejects, progress and the funnel step go.
+        kind: one of KINDS.
+        path: the source as the user named it, for messages.
+        files: the files that will be read, for the total of the progress, in bytes.
+        masking: what is done to payloads before they are cut.
+    """
+
+    def __init__(
+        self, output: Output, kind: str, path: str, files: Sequence[File], masking: Masking | None = None
+    ) -> None:
+        self._output = output
+        self.name = kind
+        self.kind = KINDS[kind]
+        self._path = path
+        self._total = sum(file.size for file in files)
+        self._finished = 0
+        self._tally = Tally()
+        self._rows: list[tuple[str | int | None, ...]] = []
+        self._tables: list[pa.Table] = []
+        self._masking = masking
+        self._heard = True
+
+    def expect(self, files: Iterable[File]) -> None:
+        """Add files to those that will be read."""
+        self._total += sum(file.size for file in files)
+
+    def saw(self, rows: int) -> None:
+        """Count rows on their way in, good and bad; a negative number takes back what turned out to be none."""
+        self._tally.rows += rows * self._heard
+
+    def at(self, position: int) -> None:
+        """Report how far the open file is read, in bytes."""
+        if self._heard:
+            self._output.progress(self._finished + position, self._total)
+
+    def closed(self, file: File) -> None:
+        """Report a file as read to its end."""
+        self._finished += file.size * self._heard
+        self.at(0)
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Count and reject nothing: for rows that are only looked at, and counted where they belong."""
+        self._heard = False
+        try:
+            yield
+        finally:
+            self._heard = True
+
+    def reject(self, reason: str, file: str, line: int | None, payload: str | None, *, aside: bool = False) -> None:
+        """Turn away one row that could not be read; its payload is cut to 500 characters."""
+        if self._heard:
+            self._tally.drop(reason, _place(file, line), aside=aside)
+            self._rows.append((reason, None, None, file, line, None, payload and payload[:LONGEST]))
+            self._flush(FLUSH_ROWS)
+
+    def foreign(self, file: File) -> None:
+        """Turn away a file of another kind; it counts as a row, but not as an unreadable one."""
+        self.saw(1)
+        self.reject(self.kind.foreign, file.name, None, None, aside=True)
+
+    def drop(self, reason: str, block: Block, *, aside: bool = False) -> None:
+        """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""
+        if not (self._heard and len(block)):
+            return
+        self._gather()
+        line = block.lines[0].as_py()
+        self._tally.drop(reason, _place(block.files[0].as_py(), line), len(block), aside=aside)
+        names = block.columns.get(self.kind.key, block.nulls())
+        columns = {
+            "reason": pa.repeat(reason, len(block)),
+            "tenant": block.columns.get("tenant", block.nulls()),
+            "id": names,
+            "file": block.files,
+            "line": block.lines,
+            "represented_by": names if reason == "duplicate id" else block.nulls(),
+            "payload": json_of(block.columns, LONGEST),
+        }
+        self._tables.append(pa.table(columns, schema=WAITING))
+        self._flush(FLUSH_ROWS)
+
+    def _gather(self) -> None:
+        """Make a table of the single rows that wait."""
+        if self._rows:
+            columns = [list(column) for column in zip(*self._rows, strict=True)]
+            self._tables.append(pa.table(columns, schema=WAITING))
+            self._rows = []
+
+    def _flush(self, least: int) -> None:
+        """Write what waits, if that is at least so many rows."""
+        if len(self._rows) + sum(table.num_rows for table in self._tables) < least:
+            return
+        self._gather()
+        waiting = pa.concat_tables(self._tables).combine_chunks()
+        columns = {name: waiting[name] for name in waiting.schema.names}
+        if self._masking:
+            columns["payload"] = self._masking(columns["payload"].combine_chunks())
+        self._output.reject(f"ingest.{self.name}", self.kind.table, columns)
+        self._tables = []
+
+    def tally(self) -> Tally:
+        """Write the last rejects; return the counts since the last call, and begin anew."""
+        self._flush(1)
+        tally, self._tally = self._tally, Tally()
+        return tally
+
+    def close(self, share: float) -> None:
+        """Write the last rejects and the funnel step.
+
+        Raises:
+            InputError: nothing was read.
+            TooManyRejects: more than `share` of the rows, from 0 to 1, could not be read.
+        """
+        tally = self.tally()
+        tally.check(self._path, self.name, self.kind.columns, share)
+        self._output.count(tally.step(self.name))
+
+
+def _place(file: str, line: int | None) -> str:
+    return file if line is None else f"{file}:{line}"
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Keeps rows of another kind apart: they do not count as unreadable."""
+
+    intake: Intake
+
+    def drop(self, reason: str, block: Block) -> None:
+        self.intake.drop(reason, block, aside=True)

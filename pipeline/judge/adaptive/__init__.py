@@ -1,0 +1,1 @@
+"""Which pairs of a pool to judge next, and when enough positives are found: `rounds.Rounds`, docs/adaptive.md."""

@@ -1,0 +1,79 @@
+"""From the settings of the judge, alone or with a panel, to whoever judges a tenant's pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.judge.kinds import judge_kind
+from darklode.pipeline.judge.panel import Panel, Vote
+from darklode.pipeline.judge.port import Judge
+from darklode.schemas.settings import CacheSettings, JudgeSettings
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Builds the judges of tenants.
+
+    Attributes:
+        settings: who judges.
+        cache: where verdicts are kept.
+        thresholds: of the tenants, where `judge.threshold` is fitted; one that has none here has 0.5.
+    """
+
+    settings: JudgeSettings
+    cache: CacheSettings
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def _build(self) -> Callable[[TenantChunks], Judge]:
+        return judge_for(self.settings, self.cache, self.thresholds)
+
+    def __call__(self, chunks: TenantChunks) -> Judge:
+        """The judge of a tenant's chunks."""
+        return self._build(chunks)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All settings that can change a verdict."""
+        return judge_identity(self.settings)
+
+
+def judge_for(
+    settings: JudgeSettings, cache: CacheSettings, thresholds: Mapping[str, float]
+) -> Callable[[TenantChunks], Judge]:
+    """Builds the judge of one tenant's chunks: one that is fitted on them, or one for all tenants, with its ledger.
+
+    Args:
+        settings: of the judge and its panel.
+        cache: where replies that cost something are kept.
+        thresholds: the tenants' where `judge.threshold` is fitted.
+    """
+    first, *others = [judge_kind(member).builder(cache) for member in (settings, *settings.panel)]
+    weights = settings.weights or (1.0,) * (1 + len(others))
+
+    def build(chunks: TenantChunks) -> Judge:
+        threshold = thresholds.get(chunks.tenant, settings.cut)
+        if not others:
+            return first(chunks, threshold)
+        members = [
+            first(chunks, settings.cut),
+            *(one(chunks, of.cut) for one, of in zip(others, settings.panel, strict=True)),
+        ]
+        return Panel(members, Vote(settings.vote, weights, threshold))
+
+    return build
+
+
+def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
+    """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
+    given = judge_kind(settings).identity
+    if settings.depth == "adaptive":
+        given |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
+    if settings.panel:
+        given |= {"panel": [judge_kind(member).identity for member in settings.panel]}
+        given |= {"vote": settings.vote, "weights": settings.weights}
+    return given

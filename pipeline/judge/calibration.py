@@ -1,0 +1,249 @@
+"""The stage that holds the judge against human labels, before it judges the pool.
+
+Labels are compared by kappa, probabilities by the reliability curve and the expected calibration error; where the
+settings ask for it, the threshold is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.raters import (
+    MIN_LABELS,
+    MIN_OF_EACH,
+    cohens_kappa,
+    confusion,
+    cross_validated_kappa,
+    enough,
+    fit_threshold,
+)
+from darklode.pipeline.judge.human_labels import human_labels
+from darklode.pipeline.judge.pairs import pair_blocks
+from darklode.pipeline.judge.port import Judge
+from darklode.pipeline.judge.session import JudgingSession
+from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.tables import CALIBRATION, RELIABILITY
+
+CALIBRATE = Stage("calibrate", 1, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+
+BINS = 10
+_Z = 1.959963984540054
+"""Two-sided 95 % quantile of the normal distribution."""
+
+_Floats = NDArray[np.float64]
+
+
+def calibrate(
+    tables: Tables,
+    output: Output,
+    settings: JudgeSettings,
+    *,
+    judge_for: Callable[[TenantChunks], Judge],
+    tenant: str,
+    seed: int,
+) -> None:
+    """Judge the pairs that people labelled, and compare; without human labels nothing is written.
+
+    Each tenant is compared by itself. With less than `MIN_LABELS` labelled pairs that have a probability, or less
+    than `MIN_OF_EACH` that are relevant or not, the labels are compared, but no curve is drawn and nothing fitted.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        output: takes `human_labels`, `calibration`, `reliability`, and the labels that cannot be used as rejects.
+        settings: `human` is the file of labels.
+        judge_for: builds the judge of a tenant from its chunks.
+        tenant: of labels that name none.
+        seed: of the folds of the cross-validation.
+
+    Raises:
+        InputError: the file cannot be read, or labels no pair of the pool.
+    """
+    if settings.human is None:
+        return
+    labels = human_labels(tables, output, settings.human, tenant)
+    output.write("human_labels", labels)
+    with JudgingSession(output, labels.num_rows) as session:
+        for one in pc.unique(labels["tenant"]).to_pylist():
+            own = labels.filter(pc.equal(labels["tenant"], one))
+            chunks = TenantChunks(tables, one)
+            judge = judge_for(chunks)
+            replies = [session.replies(judge, pairs) for pairs in pair_blocks(tables, chunks, own)]
+            _write(output, one, judge.judge_id, settings, Comparison.of(own, pa.concat_tables(replies)), seed)
+
+
+def fitted_thresholds(tables: Tables) -> dict[str, float]:
+    """The threshold of each tenant of the pool, as `judge.threshold` fitted asks for it.
+
+    Args:
+        tables: holds `calibration` and `pool`.
+
+    Raises:
+        SettingsError: there is none for a tenant.
+    """
+    rows = tables.read("calibration", ["tenant", "fitted_threshold"]).to_pylist()
+    found = {row["tenant"]: row["fitted_threshold"] for row in rows if row["fitted_threshold"] is not None}
+    asked = tables.sql("SELECT DISTINCT tenant FROM pool ORDER BY tenant")["tenant"].to_pylist()
+    missing = [tenant for tenant in asked if tenant not in found]
+    if missing:
+        raise SettingsError(
+            f"judge.threshold: none could be fitted for {', '.join(missing[:5])}; at least {MIN_LABELS} labelled pairs "
+            f"with a probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not, and a judge that "
+            "agrees with them better than chance; label more, or give a number"
+        )
+    return found
+
+
+def _write(
+    output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Comparison, seed: int
+) -> None:
+    rated = compared.rated()
+    row: dict[str, object] = {"tenant": tenant, "judge_id": judge_id, "probabilities": len(rated.query)}
+    threshold: float | None = settings.cut if not settings.panel or settings.vote == "mean" else None
+    relevant = compared.relevant
+    if rated.enough:
+        curve, found = reliability_curve(rated.probability, rated.positive), _fitted(rated, seed)
+        output.write("reliability", _reliability(tenant, curve))
+        row |= {"ece": curve.ece, **found}
+        fitted = found["fitted_threshold"]
+        if settings.threshold == "fitted" and fitted is not None:
+            threshold, relevant = fitted, compared.relevant_from(fitted)
+    counts = confusion(relevant[compared.read], compared.positive[compared.read])
+    row |= {"threshold": threshold, "kappa": _known(cohens_kappa(counts))}
+    row |= {name: int(count) for name, count in counts._asdict().items()}
+    row |= {"labels": len(compared.read), "unreadable": int((~compared.read).sum())}
+    output.write("calibration", pa.Table.from_pylist([row], schema=CALIBRATION.schema))
+
+
+def _fitted(rated: Comparison, seed: int) -> dict[str, float | None]:
+    found = fit_threshold(rated.probability, rated.positive)
+    if found is None:
+        return dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
+    crossed = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
+    return {"fitted_threshold": found[0], "fitted_kappa": found[1], "cross_validated_kappa": _known(crossed)}
+
+
+def _reliability(tenant: str, curve: Curve) -> pa.Table:
+    bins = len(curve.labels)
+    columns = {field.name: getattr(curve, field.name) for field in fields(curve)}
+    return RELIABILITY.rows({"tenant": pa.repeat(tenant, bins), "bin": list(range(bins))} | columns)
+
+
+def _known(value: float | NDArray[np.float64]) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A tenant's labelled pairs with the judge's replies, by query; all of shape (n_pairs,).
+
+    Attributes:
+        query: number of the pair's query, from 0.
+        positive: relevant to people.
+        read: the judge's reply could be read; only then `relevant` says what it was.
+        relevant: the judge's label.
+        probability: the judge's, NaN where it gave none.
+    """
+
+    query: NDArray[np.int64]
+    positive: NDArray[np.bool_]
+    read: NDArray[np.bool_]
+    relevant: NDArray[np.bool_]
+    probability: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, labels: pa.Table, replies: pa.Table) -> Comparison:
+        """From rows of `human_labels` and replies to the same pairs in the same order."""
+        read = pc.is_valid(replies["relevant"]).to_numpy()
+        probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
+        return cls(
+            query=labels["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64),
+            positive=pc.greater(labels["relevance"], 0).to_numpy(),
+            read=read,
+            relevant=pc.fill_null(replies["relevant"], False).to_numpy(),
+            probability=pc.fill_null(probability, math.nan).to_numpy(),
+        )
+
+    def rated(self) -> Comparison:
+        """The pairs with a probability."""
+        rows = np.isfinite(self.probability)
+        return Comparison(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
+        """Labels by another threshold; a pair without a probability keeps its own."""
+        return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many pairs can carry a curve and a threshold."""
+        return enough(self.positive)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The reliability curve, one value a bin, by probability; each of shape (n_bins,).
+
+    Attributes:
+        labels: labelled pairs in the bin.
+        lowest: lowest probability in the bin.
+        highest: highest probability in the bin.
+        mean_probability: what the judge said.
+        relevant_share: what people said.
+        share_low: lower end of its 95 % Wilson interval.
+        share_high: upper end.
+    """
+
+    labels: NDArray[np.int64]
+    lowest: _Floats
+    highest: _Floats
+    mean_probability: _Floats
+    relevant_share: _Floats
+    share_low: _Floats
+    share_high: _Floats
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error, 0 to 1: mean gap between said and seen, weighted by the bins' sizes."""
+        gaps = np.abs(self.mean_probability - self.relevant_share)
+        return float(np.sum(self.labels * gaps) / np.sum(self.labels))
+
+
+def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> Curve:
+    """Bins of equal size, at most ten; equal probabilities are never parted, so that bins may differ or be fewer.
+
+    Equal size follows Nguyen and O'Connor (2015): a judge says most probabilities near 0 and 1, and bins of equal
+    width would leave the middle empty.
+
+    Args:
+        probability: shape (n_pairs,), none missing, n_pairs > 0.
+        positive: human labels, shape (n_pairs,).
+    """
+    order = np.argsort(probability, kind="stable")
+    said, seen = probability[order].astype(np.float64), positive[order]
+    place = np.searchsorted(said, said) * BINS // len(said)
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    sizes = np.diff(starts, append=len(said))
+    hits = np.add.reduceat(seen.astype(np.int64), starts)
+    low, high = wilson(hits, sizes)
+    return Curve(sizes, said[starts], said[starts + sizes - 1], _means(said, starts, sizes), hits / sizes, low, high)
+
+
+def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Floats:
+    return np.asarray(np.add.reduceat(values, starts) / sizes)
+
+
+def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Floats]:
+    """95 % interval of a share, hits of n (Wilson, 1927); n > 0. It keeps within 0 and 1, and holds for small n."""
+    share, spread = hits / n, _Z * _Z / n
+    middle = (share + spread / 2) / (1 + spread)
+    half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)

@@ -1,0 +1,280 @@
+"""The embedded judge: a formula over the corpus's own statistics. No model, no labels, no network.
+
+Half of it is how much of a query's words a chunk holds (coverage, best window, BM25), half what both are about: latent
+semantic analysis of the corpus, the query helped by its first finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.terms import TermSequences, TermSpace
+from darklode.pipeline.judge.port import REPLIES, Judge
+from darklode.pipeline.retrieve.encoders.lsa import fit_lsa, unit_rows
+from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS, Bm25, term_weights
+from darklode.pipeline.retrieve.retrievers.port import Hits
+from darklode.pipeline.retrieve.retrievers.topk import fixed_point
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+VERSION = 1
+MIDPOINT, SLOPE = 0.6, 10.0  # chosen on four test collections (docs/judge.md)
+FEEDBACK = 10
+"""First finds of BM25 that speak for the query."""
+
+WINDOW = 20
+"""Terms in a window: about two sentences, stop words not counted."""
+
+DIMENSIONS = 128
+_BLOCK_ROWS = 1 << 15
+_PAIRS_AT_ONCE = 1 << 13
+_Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+_Vectors = NDArray[np.int16]
+
+
+class EmbeddedJudge(Judge):
+    """A first look without a language model, and weak: compare no retrievers by its labels, least of all neural ones.
+
+    It reads no labels. Its formula, its midpoint and its slope are the same for every corpus; they were chosen by
+    looking at four test collections (docs/judge.md: figures, also with each collection left out of the choice). The
+    probability is monotone in the score, but not calibrated. A pair's reply depends on its texts and on the corpus
+    only, not on the pairs it comes with. On another processor or BLAS the fitted dimensions may differ in the last
+    bits; `judge_id` then differs too.
+
+    Args:
+        space: the terms of the tenant's chunks, as `TenantChunks.batches` shows them.
+        threshold: the probability from which a pair is relevant.
+    """
+
+    def __init__(self, space: TermSpace, threshold: float = 0.5) -> None:
+        self._space = space
+        self._threshold = threshold
+        self._bm25 = Bm25(space)
+        self._overlap = Overlap(space)
+        self._meaning = Meaning(space)
+
+    @cached_property
+    def judge_id(self) -> str:
+        """`embedded-1:` and a hash of the formula's constants, the threshold and everything fitted on the corpus."""
+        digest = hashlib.sha256(f"{MIDPOINT} {SLOPE} {self._threshold}\n".encode())
+        digest.update(self._space.fingerprint.encode())
+        digest.update(self._meaning.vectors.astype("<i2").tobytes())
+        return f"embedded-{VERSION}:{digest.hexdigest()[:16]}"
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        """Reply to each pair (see the port); grade, raw reply, tokens and error are always null."""
+        starts = range(0, pairs.num_rows, _PAIRS_AT_ONCE)
+        scored = [self.features(pairs.slice(start, _PAIRS_AT_ONCE)).probability for start in starts]
+        probability = np.concatenate([np.empty(0), *scored])
+        said = {
+            "relevant": pa.array(probability >= self._threshold),
+            "probability": pa.array(probability.astype(np.float32)),
+        }
+        columns = [said.get(field.name, pa.nulls(pairs.num_rows, field.type)) for field in REPLIES]
+        return pa.Table.from_arrays(columns, schema=REPLIES)
+
+    def features(self, pairs: pa.Table) -> Features:
+        """What the formula is computed from, for rows of `PAIRS`."""
+        query, queries = _distinct(pairs["query"])
+        chunk, chunks = _distinct(view(pairs))
+        sequences = self._space.sequences(chunks)
+        counts = sequences.counts(len(self._space.vocabulary))
+        coverage, window = self._words(self._space.count(queries), sequences, counts, query, chunk)
+        return Features(coverage, window, *self._finds(queries, counts, query, chunk))
+
+    def _words(
+        self, asked: sparse.csr_matrix, sequences: TermSequences, counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
+    ) -> tuple[_Floats, _Floats]:
+        """Coverage and window."""
+        weights = with_data(asked, self._overlap.idf[asked.indices] * asked.data)
+        total = np.asarray(weights.sum(axis=1)).ravel()[query]
+        held = sums(with_data(counts, np.ones(counts.nnz)), weights, chunk, query)
+        return _share(held, total), _share(best_window(sequences, weights, chunk, query), total)
+
+    def _finds(
+        self, queries: list[str], counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
+    ) -> tuple[_Floats, _Floats]:
+        """BM25 and meaning: what depends on what the query finds in the corpus."""
+        asked = self._space.count(queries)
+        found = self._bm25.search(queries, FEEDBACK)
+        top = np.nan_to_num(found.scores).max(axis=1, initial=0)
+        score = sums(self._overlap.impacts(counts), asked, chunk, query)
+        moved = self._meaning.with_feedback(self._meaning.project(asked), found)
+        cosine = products(moved[query], self._meaning.project(counts)[chunk])
+        return _share(score, top[query]), _share(cosine, self._meaning.best(moved)[query])
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the judge sees of each pair, every one from 0 to 1, shape (n_pairs,).
+
+    Attributes:
+        coverage: idf-weighted share of the query's terms that the chunk holds; terms new to the corpus don't count.
+        window: the same within the best 20 terms of the chunk.
+        bm25: BM25 score ÷ the query's best score in the corpus.
+        meaning: LSA cosine with the query and its first ten finds ÷ the query's best cosine in the corpus.
+    """
+
+    coverage: _Floats
+    window: _Floats
+    bm25: _Floats
+    meaning: _Floats
+
+    @property
+    def score(self) -> _Floats:
+        """Half the words (mean of coverage, window and bm25), half the meaning; 0 for a query of unknown words."""
+        words = (self.coverage + self.window + self.bm25) / 3
+        return (words + self.meaning) / 2
+
+    @property
+    def probability(self) -> _Floats:
+        """Logistic in the score, one half at `MIDPOINT`; rounded, so that no unit in the last place decides."""
+        return np.round(1 / (1 + np.exp(-SLOPE * (self.score - MIDPOINT))), 6)
+
+
+class Overlap:
+    """The weights of a corpus's terms, and what they add to a BM25 score."""
+
+    def __init__(self, space: TermSpace) -> None:
+        self.idf: _Floats = space.idf.astype(np.float64)
+        lengths = np.asarray(space.counts.sum(axis=1)).ravel()
+        self._average = float(lengths.mean()) if lengths.any() else 1.0
+
+    def impacts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """What each term adds to a chunk's score, in the shape of `counts`."""
+        row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        length = np.bincount(row, counts.data, minlength=counts.shape[0])[row]
+        weights = term_weights(counts.data, length / self._average, FIXED_SETTINGS)
+        return with_data(counts, self.idf[counts.indices] * weights)
+
+
+def with_data(matrix: sparse.csr_matrix, data: NDArray[np.floating]) -> sparse.csr_matrix:
+    """The same cells with other values."""
+    from scipy import sparse
+
+    return sparse.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def sums(chunks: sparse.csr_matrix, queries: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
+    """Inner product of row `chunk[i]` of `chunks` with row `query[i]` of `queries`, shape (n_pairs,)."""
+    products = (chunks @ queries.T).tocsr()
+    return np.asarray(products[chunk, query], dtype=np.float64).ravel()
+
+
+def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
+    """The largest sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
+
+    Args:
+        sequences: the chunks.
+        weights: what a term weighs in a query, shape (n_queries, n_terms), columns sorted.
+        chunk: row of each pair's chunk.
+        query: row of each pair's query.
+    """
+    pair, position, term, weight = _hits(sequences, weights, chunk, query)
+    previous = _previous(pair, term)
+    total = np.zeros(len(pair))
+    for shift in range(min(WINDOW, len(pair))):
+        start = np.arange(len(pair) - shift)
+        end = start + shift
+        inside = (pair[end] == pair[start]) & (position[end] - position[start] < WINDOW)
+        if not inside.any():
+            break
+        total[start] += np.where(inside & (previous[end] < start), weight[end], 0.0)
+    best = np.zeros(len(chunk))
+    np.maximum.at(best, pair, total)
+    return best
+
+
+def _hits(
+    sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints
+) -> tuple[_Ints, _Ints, _Ints, _Floats]:
+    """Where a pair's chunk holds a term of its query: pair, position, term, weight; by pair, then position."""
+    lengths = sequences.starts[chunk + 1] - sequences.starts[chunk]
+    pair = np.repeat(np.arange(len(chunk)), lengths)
+    position = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    term = sequences.columns[sequences.starts[chunk[pair]] + position]
+    asked = np.unique(weights.indices)
+    slot = np.full(weights.shape[1], len(asked))
+    slot[asked] = np.arange(len(asked))
+    table = np.zeros((weights.shape[0], len(asked) + 1))
+    row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+    table[row, slot[weights.indices]] = weights.data
+    weight = table[query[pair], slot[term]]
+    hit = np.flatnonzero(weight)
+    return pair[hit], position[hit], term[hit], weight[hit]
+
+
+def _previous(pair: _Ints, term: _Ints) -> _Ints:
+    """Index of the same pair's previous hit of the same term, -1 for the first."""
+    order = np.lexsort((term, pair))  # stable: hits of one term stay in order
+    same = (pair[order][1:] == pair[order][:-1]) & (term[order][1:] == term[order][:-1])
+    previous = np.full(len(pair), -1, dtype=np.int64)
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
+
+
+class Meaning:
+    """An LSA of the corpus and its chunks' vectors: fixed-point, so that every inner product is exact.
+
+    Attributes:
+        vectors: the corpus's chunks, shape (n_chunks, dimensions).
+    """
+
+    def __init__(self, space: TermSpace) -> None:
+        with threadpool_limits(1):  # the number of threads would change the last bits
+            self._encoder = fit_lsa(space, DIMENSIONS)
+        starts = range(0, space.n_chunks, _BLOCK_ROWS)
+        blocks = [self.project(space.counts[start : start + _BLOCK_ROWS]) for start in starts]
+        self.vectors: _Vectors = np.concatenate([np.empty((0, self._encoder.dimensions), np.int16), *blocks])
+
+    def project(self, counts: sparse.csr_matrix) -> _Vectors:
+        """Vectors of texts given by their term counts, shape (n_texts, dimensions); zero where nothing is known."""
+        return fixed_point(self._encoder.encode_counts(counts))
+
+    def with_feedback(self, queries: _Vectors, found: Hits) -> _Vectors:
+        """Queries moved to the middle between them and the mean of their first finds (Rocchio 1971), shape kept."""
+        hit = found.rows >= 0
+        n_found = np.maximum(hit.sum(axis=1, keepdims=True), 1)
+        moved = queries * n_found
+        for place in range(found.rows.shape[1]):
+            finds = self.vectors[found.rows[:, place]].astype(np.int64)
+            moved = moved + finds * hit[:, place : place + 1]
+        return fixed_point(unit_rows(moved))
+
+    def best(self, queries: _Vectors) -> NDArray[np.int64]:
+        """Each query's largest inner product with any chunk of the corpus, at least 0, shape (n_queries,)."""
+        left = queries.astype(np.float32)
+        best = np.zeros(len(queries), dtype=np.float32)
+        for start in range(0, len(self.vectors), _BLOCK_ROWS):
+            right = self.vectors[start : start + _BLOCK_ROWS].astype(np.float32)
+            best = np.maximum(best, (left @ right.T).max(axis=1))
+        return best.astype(np.int64)
+
+
+def products(left: _Vectors, right: _Vectors) -> NDArray[np.int64]:
+    """Inner product of row i with row i, shape (n_rows,)."""
+    return np.asarray(np.einsum("ij,ij->i", left.astype(np.int64), right.astype(np.int64)))
+
+
+def _distinct(texts: pa.ChunkedArray) -> tuple[_Ints, list[str]]:
+    """Row of each text among the distinct ones, and those."""
+    coded = texts.combine_chunks().dictionary_encode()
+    return coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
+
+
+def _share(part: NDArray[np.generic], whole: NDArray[np.generic]) -> _Floats:
+    """part ÷ whole within 0 and 1; 0 where the whole is 0."""
+    known = np.asarray(whole, dtype=np.float64)
+    shares = np.divide(part, known, out=np.zeros(len(known)), where=known > 0)
+    return np.asarray(np.clip(shares, 0.0, 1.0))

@@ -1,0 +1,111 @@
+"""Human labels from a CSV file: those that name a pair of the pool; every other row is a reject with its reason."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
+from darklode.pipeline.base.errors import InputError
+from darklode.schemas.tables import HUMAN_LABELS
+
+NAMES = ("tenant", "query_id", "chunk_id", "relevance")
+STEP = "calibrate.labels"
+_GIVEN = pa.schema([("line", pa.int64()), *((name, pa.string()) for name in NAMES), ("payload", pa.string())])
+
+# A pair that is labelled twice counts once; with two labels it counts as none.
+JUDGED = """
+    WITH looked AS (
+        SELECT given.*, TRY_CAST(given.relevance AS INTEGER) AS grade,
+            CASE WHEN given.relevance IS NULL THEN 'wrong number of fields'
+                 WHEN given.query_id = '' OR given.chunk_id = '' THEN 'missing id'
+                 WHEN NOT regexp_full_match(given.relevance, '[0-9]{1,9}([.]0+)?')
+                      THEN 'relevance is not a whole number from 0'
+                 WHEN q.query_id IS NULL THEN 'unknown query_id'
+                 WHEN c.chunk_id IS NULL THEN 'unknown chunk_id'
+                 WHEN p.chunk_id IS NULL THEN 'pair is not in the pool' END AS fault
+        FROM given LEFT JOIN queries q USING (tenant, query_id) LEFT JOIN chunks c USING (tenant, chunk_id)
+        LEFT JOIN pool p USING (tenant, query_id, chunk_id)
+    )
+    SELECT line, tenant, query_id, chunk_id, grade AS relevance, payload,
+        CASE WHEN fault IS NOT NULL THEN fault
+             WHEN min(grade) OVER pairs <> max(grade) OVER pairs THEN 'contradictory labels'
+             WHEN row_number() OVER (pairs ORDER BY line) > 1 THEN 'label repeated' END AS reason
+    FROM looked WINDOW pairs AS (PARTITION BY tenant, query_id, chunk_id, fault IS NULL)
+    ORDER BY tenant, query_id, chunk_id, line
+"""
+
+
+def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.Table:
+    """Rows of `human_labels`, by their key; the file's other rows are written to `rejects` and counted.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        output: takes the rejects and a funnel step.
+        file: a CSV file with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and, as an option,
+            tenant; others are ignored.
+        tenant: of rows that name none.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or labels no pair of the pool.
+    """
+    given = read_labels(Path(file).expanduser(), tenant)
+    with tables.connect() as connection:
+        connection.register("given", given)
+        looked = connection.sql(JUDGED).to_arrow_table()
+    sound = pc.is_null(looked["reason"])
+    kept, bad = looked.filter(sound), looked.filter(pc.invert(sound))
+    reasons = Counter(bad["reason"].to_pylist())
+    if not kept.num_rows:
+        told = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common()) or "it is empty"
+        raise InputError(f"{file} labels no pair of the pool ({told}); take tenant, query_id and chunk_id from `pool`")
+    _reject(output, Path(file).name, bad.sort_by("line"))
+    output.count(FunnelStep(STEP, "rows", given.num_rows, "rows", kept.num_rows, dict(sorted(reasons.items()))))
+    return HUMAN_LABELS.rows({name: kept[name] for name in HUMAN_LABELS.schema.names})
+
+
+def _reject(output: Output, file: str, bad: pa.Table) -> None:
+    if bad.num_rows:
+        columns = {name: bad[name] for name in ("tenant", "line", "payload", "reason")}
+        output.reject(STEP, HUMAN_LABELS.name, columns | {"id": bad["query_id"], "file": pa.repeat(file, len(bad))})
+
+
+def read_labels(path: Path, tenant: str) -> pa.Table:
+    """The file's rows as texts, with their lines from 1; all but line and payload are null in a row of another width.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.reader(lines)
+            header = [name.strip() for name in next(reader, [])]
+            places = _places(path, header)
+            rows, line = [], reader.line_num
+            for row in reader:
+                if row:
+                    rows.append(_row(row, line + 1, header, places, tenant))
+                line = reader.line_num
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}; judge.human takes a CSV file in UTF-8") from error
+    columns = zip(*rows, strict=True) if rows else [[]] * len(_GIVEN)
+    return pa.table([list(column) for column in columns], schema=_GIVEN)
+
+
+def _places(path: Path, header: list[str]) -> dict[str, int]:
+    missing = [name for name in NAMES[1:] if name not in header]
+    if missing:
+        raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(header) or 'none'}")
+    return {name: header.index(name) for name in NAMES if name in header}
+
+
+def _row(row: list[str], line: int, header: list[str], places: dict[str, int], tenant: str) -> tuple[object, ...]:
+    payload = ",".join(row)
+    if len(row) != len(header):
+        return (line, None, None, None, None, payload)
+    said = {name: row[place].strip() for name, place in places.items()}
+    return (line, said.get("tenant") or tenant, said["query_id"], said["chunk_id"], said["relevance"], payload)

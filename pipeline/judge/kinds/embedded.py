@@ -1,0 +1,24 @@
+"""The judge without a model: see `pipeline/judge/embedded.py`, which is loaded when it judges."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from darklode.pipeline.judge.kinds import Builder, JudgeKind
+from darklode.schemas.settings import CacheSettings
+
+
+class EmbeddedSettings(JudgeKind):
+    """A label-free scorer fitted on the corpus: weak, and no language model."""
+
+    kind: Literal["embedded"] = "embedded"
+
+    def builder(self, _cache_settings: CacheSettings) -> Builder:
+        """One judge a tenant, fitted on its chunks."""
+        from darklode.pipeline.base.terms import TermSpace
+        from darklode.pipeline.judge.embedded import EmbeddedJudge
+
+        return lambda chunks, threshold: EmbeddedJudge(TermSpace(chunks.batches()), threshold)
+
+
+KIND = EmbeddedSettings

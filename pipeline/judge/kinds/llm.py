@@ -1,0 +1,116 @@
+"""The judge that is a language model behind OpenAI-compatible servers: see `pipeline/judge/llm`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.schemas.section import NoRow, holds_secret, host_and_path
+from darklode.schemas.settings import CacheSettings, ChatServer
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Tables
+    from darklode.pipeline.judge.llm.estimate import Estimate
+    from darklode.pipeline.judge.llm.judge import LlmJudge
+
+_LOG = logging.getLogger("darklode.judge")
+
+
+class LlmSettings(ChatServer, LedgerKind):
+    """A language model behind OpenAI-compatible servers."""
+
+    kind: Literal["llm"] = "llm"
+    revision: str | None = Field(None, description="your name for the served weights")
+    base_url: NoRow[tuple[str, ...]] = Field(
+        (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
+    )
+    prompt: str = Field("binary", description="binary, graded, or a folder like those of prompts/judge")
+    mode: Literal["auto", "choice", "json", "text"] = Field(
+        "auto", description="how labels are asked for; auto: the first that the server obeys"
+    )
+    rationale: bool = Field(False, description="ask for a reason before the label: JSON, and many more tokens")
+    parameters: dict[str, JsonValue] = Field(
+        {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
+    )
+    max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
+    attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _split_at_commas(cls, given: object) -> object:
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            if holds_secret(url):
+                raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
+            if host_and_path(url) is None:
+                raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
+        return urls
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Self:
+        if not self.model:
+            raise ValueError("kind llm needs judge.model, the name of the model")
+        if not self.base_url:
+            raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
+        return self
+
+    def source(self, cache_settings: CacheSettings) -> LlmJudge:
+        """See `LedgerKind`."""
+        from darklode.pipeline.judge.llm.judge import LlmJudge
+
+        return LlmJudge(self, _LOG.warning, cache_settings.root)
+
+    def tries(self) -> int:
+        """See `LedgerKind`."""
+        return self.attempts
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `JudgeKind`; the prompt counts by its text."""
+        from darklode.pipeline.judge.llm.prompt import load_prompt
+
+        return super().identity | {"prompt": load_prompt(self.prompt).digest}
+
+    def prices(self) -> tuple[float, float]:
+        """See `MemberSettings`."""
+        return self.prompt_price_per_million, self.completion_price_per_million
+
+    def grades(self) -> dict[int, str]:
+        """See `MemberSettings`; those of the prompt, empty where it is no longer there."""
+        from darklode.pipeline.judge.llm.prompt import load_prompt
+
+        try:
+            return load_prompt(self.prompt).grades
+        except SettingsError:
+            return {}
+
+    def estimate(self, tables: Tables, cache_settings: CacheSettings, seed: int) -> Estimate:
+        """See `JudgeKind`; it makes some calls, whose replies are kept."""
+        from darklode.pipeline.judge.ledger import Ledger
+        from darklode.pipeline.judge.llm.estimate import estimate
+
+        return estimate(tables, self.source(cache_settings), Ledger(cache_settings.root), self, seed=seed)
+
+    def missing(self) -> list[str]:
+        """A prompt, a key, or a server of one's own that listens."""
+        from darklode.pipeline.base.remote.endpoint import address, key_from, listens
+        from darklode.pipeline.judge.llm.prompt import load_prompt
+
+        try:
+            load_prompt(self.prompt)
+            key_from(self.key_env, f"model {self.model}")
+        except DarklodeError as error:
+            return [str(error)]
+        asleep = [url for url in self.base_url if not self.key_env and not listens(url)]
+        return [f"no server answers at {address(url, '')}" for url in asleep]
+
+
+KIND = LlmSettings

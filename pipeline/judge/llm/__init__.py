@@ -1,0 +1,1 @@
+"""A language model behind OpenAI-compatible servers, as a judge."""

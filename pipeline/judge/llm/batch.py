@@ -1,0 +1,208 @@
+"""Files for batch services: a call a line out, an answer a line back, joined by `custom_id` alone.
+
+The format is OpenAI's, which `vllm run-batch` and hosted services read. Its lines are the calls that the judge itself
+would send, so that the answers are this judge's verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.corpora import TenantChunks, tenants
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.memory.keys import KeyIndex
+from darklode.pipeline.base.remote.chat import completion_of
+from darklode.pipeline.base.remote.faults import BadReply
+from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.llm.forms import RequestTemplate
+from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
+from darklode.pipeline.judge.pairs import pair_blocks
+
+MOST_REQUESTS = 50_000
+MOST_BYTES = 200_000_000
+"""What one file of OpenAI's service may hold; vLLM sets no limit."""
+
+_URL = "/v1/chat/completions"
+_TOGETHER = 1 << 13
+_CUT = "-cut"
+_CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
+_SIDES = ("query_hash", "chunk_hash")
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a line's `custom_id` says: whose verdict on which pair, and whether the chunk was cut.
+
+    At most 56 letters, digits, - and _: services take 64 such characters.
+    """
+
+    judge: str
+    query_hash: str
+    chunk_hash: str
+    cut: bool
+
+    def __str__(self) -> str:
+        pair = urlsafe_b64encode(bytes.fromhex(self.query_hash + self.chunk_hash)).decode().rstrip("=")
+        return f"{self.judge}_{pair}{_CUT if self.cut else ''}"
+
+    @classmethod
+    def of(cls, custom_id: object) -> Name | None:
+        """The name that a `custom_id` stands for; None where it is not one of ours."""
+        found = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
+        if found is None:
+            return None
+        pair = urlsafe_b64decode(f"{found[2]}=").hex()
+        return cls(found[1], pair[:32], pair[32:], cut=bool(found[3]))
+
+
+def short_name(judge_id: str) -> str:
+    """What stands for a judge in a `custom_id`: eight hex digits."""
+    return sha256(judge_id.encode()).hexdigest()[:8]
+
+
+def unjudged(tables: Tables, ledger: Ledger, judge_id: str) -> Iterator[pa.Table]:
+    """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        ledger: as it is now.
+        judge_id: whose verdicts.
+    """
+    entries, seen = ledger.open(judge_id), KeyIndex()
+    for tenant in tenants(tables, "pool"):
+        for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
+            rest = pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
+            yield rest.filter(pa.array(seen.add_new(VERDICTS.keys(rest))))
+
+
+def write_batch(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> dict[Path, int]:
+    """Write a call for each pair; returns the files and their calls.
+
+    A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, …
+    A file is there when it is whole.
+
+    Args:
+        blocks: rows of `PAIRS`.
+        template: the judge.
+        target: the first file.
+
+    Raises:
+        ExportError: one of the files is there already.
+    """
+    files: dict[Path, int] = {}
+    lines = (line for pairs in blocks for line in _lines(pairs, template))
+    for number, some in enumerate(_split(lines), 1):
+        path = target if number == 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
+        if path.exists():
+            raise ExportError(f"{path} is there already; it may be under way at a service, so name a new file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_name(f".{path.name}.tmp")
+        with half.open("wb") as file:
+            for line in some:
+                file.write(line)
+                files[path] = files.get(path, 0) + 1
+        half.replace(path)
+    return files
+
+
+def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
+    judge = short_name(template.judge_id)
+    for pair in pairs.to_pylist():  # a call a pair: nothing here is columnar any more
+        asked = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
+        user, cut = template.shown(asked, template.settings.max_chunk_tokens)
+        name = Name(judge, pair["query_hash"], pair["chunk_hash"], cut)
+        head = json.dumps({"custom_id": str(name), "method": "POST", "url": _URL})[:-1].encode()
+        yield head + b', "body": ' + template.body(user) + b"}\n"
+
+
+def _split(lines: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
+    """Lines by files; each must be consumed before the next is asked for."""
+    waiting = next(lines, None)
+
+    def file() -> Iterator[bytes]:
+        nonlocal waiting
+        size = count = 0
+        while waiting is not None and count < MOST_REQUESTS and (not count or size + len(waiting) <= MOST_BYTES):
+            size, count = size + len(waiting), count + 1
+            line, waiting = waiting, next(lines, None)
+            yield line
+
+    while waiting is not None:
+        yield file()
+
+
+def read_batch(lines: Iterable[bytes], template: RequestTemplate, ledger: Ledger) -> Counter[str]:
+    """Put the answers of a batch into the ledger, in whatever order they come.
+
+    Returns how many lines held a `verdict`, an unreadable answer that is kept as a `null`, a call that `failed` and so
+    remains to be asked, something of `another` judge or run, and how many were `broken`.
+
+    Args:
+        lines: of the service's output file.
+        template: the judge whose calls were written.
+        ledger: where the verdicts go.
+
+    Raises:
+        ArtifactError: they cannot be kept.
+    """
+    judge, counts = short_name(template.judge_id), Counter[str]()
+    held: list[tuple[Name, Reading]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        kind, name, reading = _read_line(line, judge, template)
+        counts[kind] += 1
+        if name and reading:
+            held.append((name, reading))
+        if len(held) == _TOGETHER:
+            _keep(held, template, ledger)
+            held = []
+    _keep(held, template, ledger)
+    return counts
+
+
+def _keep(held: list[tuple[Name, Reading]], template: RequestTemplate, ledger: Ledger) -> None:
+    pairs = {side: pa.array([getattr(name, side) for name, _ in held], pa.string()) for side in _SIDES}
+    replies = reply_batch(enumerate(reading for _, reading in held)).replies
+    ledger.add(template.judge_id, pa.table(pairs), replies)
+
+
+def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, Name | None, Reading | None]:
+    try:
+        found = json.loads(line)
+        custom_id = found["custom_id"]
+    except (ValueError, LookupError, TypeError):
+        return "broken", None, None
+    name = Name.of(custom_id)
+    if name is None or name.judge != judge:
+        return "another", None, None
+    completion = _completion(found)
+    if completion is None:
+        return "failed", None, None
+    reading = read(completion, template.form, template.prompt)
+    reading.said["truncated"] = name.cut
+    return "verdict" if reading.readable else "null", name, reading
+
+
+def _completion(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The line's chat completion; None where the call failed, or gave none."""
+    response = found.get("response")
+    if found.get("error") or not isinstance(response, dict) or response.get("status_code", 200) != 200:
+        return None
+    try:
+        return completion_of(response.get("body") or {})
+    except BadReply:
+        return None

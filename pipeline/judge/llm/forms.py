@@ -1,0 +1,190 @@
+"""How a label can be asked for, from the strictest form to the loosest, and how it is read back.
+
+From a pair to the body of a call, in the form that the server obeys; shared by live calls and batch files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from darklode.pipeline.base import prompts as quoting
+from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.prompt import Message, PairText, Prompt
+
+TOP_LOGPROBS = 20
+"""As many alternatives as OpenAI and vLLM give."""
+
+LABEL_TOKENS, RATIONALE_TOKENS = 32, 512
+"""Room for a reply: a label in JSON, a reason besides."""
+
+
+class Unreadable(Exception):
+    """A reply without exactly one label, and why."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is asked of the server besides the messages.
+
+    Attributes:
+        mode: choice (`structured_outputs`, vLLM), json (`response_format`), or text, which the prompt alone shapes.
+        logprobs: whether log-probabilities come with the reply.
+        rationale: whether a reason is asked for before the label; not in the mode choice.
+    """
+
+    mode: str
+    logprobs: bool
+    rationale: bool = False
+
+    def __str__(self) -> str:
+        return "+".join([self.mode, *(name for name in ("logprobs", "rationale") if getattr(self, name))])
+
+    def parameters(self, labels: Sequence[str]) -> dict[str, Any]:
+        """Fields of the request's body."""
+        asked: dict[str, Any] = {"temperature": 0}
+        asked["max_tokens"] = RATIONALE_TOKENS if self.rationale else LABEL_TOKENS
+        if self.logprobs:
+            asked |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        if self.mode == "choice":
+            asked["structured_outputs"] = {"choice": list(labels)}
+        if self.mode == "json":
+            schema = {"name": "verdict", "strict": True, "schema": self._schema(labels)}
+            asked["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return asked
+
+    def answer(self, prompt: Prompt) -> str:
+        """What the prompt says of the reply's form."""
+        forms = prompt.head.answer
+        if self.rationale:
+            return forms.rationale
+        return forms.json_ if self.mode == "json" else forms.label
+
+    def read(self, said: str, labels: Sequence[str]) -> tuple[str, str | None]:
+        """Label and reason of a reply. Nothing but the form asked for counts: no label is looked for in prose.
+
+        Raises:
+            Unreadable: it has another form, names no label, or two.
+        """
+        if self.mode == "json" or self.rationale:
+            return _read_object(said, labels, {"label", "rationale"} if self.rationale else {"label"})
+        label = said.strip()
+        if label not in labels:
+            raise Unreadable("the reply is none of the labels")
+        return label, None
+
+    def _schema(self, labels: Sequence[str]) -> dict[str, Any]:
+        label = {"type": "string", "enum": list(labels)}
+        properties = {"rationale": {"type": "string"}, "label": label} if self.rationale else {"label": label}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
+
+def _read_object(said: str, labels: Sequence[str], keys: set[str]) -> tuple[str, str | None]:
+    try:
+        found = json.loads(said, object_pairs_hook=_unique)
+    except ValueError:
+        raise Unreadable("the reply is no JSON") from None
+    if not isinstance(found, dict) or set(found) != keys:
+        raise Unreadable(f"the reply is no JSON object with {' and '.join(sorted(keys))}")
+    reason = found.get("rationale")
+    if found["label"] not in labels or not isinstance(reason, str | None):
+        raise Unreadable("the reply names none of the labels")
+    return found["label"], reason
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Unreadable("the reply is contradictory: it holds a key twice")
+    return found
+
+
+VERSION = 1
+"""Of everything here that decides what a model reads, and of how its reply is read."""
+
+_LONGEST_ECHO = 500
+_MOST_TOKENS_PER_CHARACTER = 4
+"""By the estimate that cuts; so a short chunk needs none."""
+
+
+@dataclass(frozen=True)
+class RequestTemplate:
+    """A model, a prompt and a form: together they are the judge, wherever it is asked.
+
+    Attributes:
+        settings: of the judge; the server's address and the key play no part.
+        prompt: see `load_prompt`.
+        form: what the server obeys.
+    """
+
+    settings: LlmSettings
+    prompt: Prompt
+    form: Form
+
+    @cached_property
+    def judge_id(self) -> str:
+        """`llm-1:`, model, prompt, form, and a hash of all that can change a verdict; threshold and address cannot."""
+        given = self.settings
+        basis = [
+            *(VERSION, quoting.REVISION, given.model, given.revision, self.prompt.digest, str(self.form)),
+            *(given.parameters, given.max_chunk_tokens, ESTIMATE),
+        ]
+        digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+        model = f"{given.model}@{given.revision}" if given.revision else given.model
+        return f"llm-{VERSION}:{model}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:{digest}"
+
+    def shown(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
+        """The pair's user text, its chunk cut to an estimate of tokens, and whether it was cut."""
+        if len(pair.chunk) * _MOST_TOKENS_PER_CHARACTER < max_tokens:
+            return self.prompt.user_text(pair), False
+        chunk = cut(pair.chunk, max_tokens)
+        return self.prompt.user_text(replace(pair, chunk=chunk)), len(chunk) < len(pair.chunk)
+
+    def body(self, user: str) -> bytes:
+        """A call's body for a pair's user text."""
+        before, after = self._around
+        return before + json.dumps(user).encode() + after
+
+    def body_again(self, user: str, raw_reply: str | None) -> bytes:
+        """The same after a reply that could not be read: a model that is asked alike answers alike."""
+        echo = quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
+        turns = [("user", user), ("assistant", echo), ("user", self.prompt.head.again)]
+        messages = [self._system, *({"role": role, "content": content} for role, content in turns)]
+        return json.dumps(self._request | {"messages": messages}).encode()
+
+    def estimate(self, user: str) -> Usage:
+        """Tokens of prompt and completion that a call may take at most, guessed high."""
+        most = self._request.get("max_tokens") or self._request.get("max_completion_tokens") or 0
+        return Usage(self._system_tokens + estimate_tokens(user), int(most))
+
+    @cached_property
+    def _system(self) -> Message:
+        return {"role": "system", "content": self.prompt.system_text(self.form.answer(self.prompt))}
+
+    @cached_property
+    def _system_tokens(self) -> int:
+        return estimate_tokens(self._system["content"])
+
+    @cached_property
+    def _request(self) -> dict[str, Any]:
+        asked = {"model": self.settings.model} | self.form.parameters(self.prompt.labels) | self.settings.parameters
+        return {name: value for name, value in asked.items() if value is not None}
+
+    @cached_property
+    def _around(self) -> tuple[bytes, bytes]:
+        """A body with its only changing part taken out: made once, not with every call."""
+        mark = "\x00"
+        request = {"messages": [self._system, {"role": "user", "content": mark}]} | self._request
+        before, after = json.dumps(request).split(json.dumps(mark))
+        return before.encode(), after.encode()

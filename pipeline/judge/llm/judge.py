@@ -1,0 +1,216 @@
+"""A language model behind OpenAI-compatible servers, as a judge: one pair a call, many calls at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.remote.budget import Counters
+from darklode.pipeline.base.remote.chat import chat_call
+from darklode.pipeline.base.remote.client import Client, Lane
+from darklode.pipeline.base.remote.endpoint import Endpoint
+from darklode.pipeline.base.remote.faults import Refused
+from darklode.pipeline.base.remote.prefix_cache import PrefixCache
+from darklode.pipeline.base.remote.spending import SpendingBook
+from darklode.pipeline.base.remote.tokens import estimate_tokens
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.forms import RequestTemplate
+from darklode.pipeline.judge.llm.probe import probe
+from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
+from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
+from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge
+
+REFUSED_IN_A_ROW = 100
+"""So many pairs refused without an answer between them, and it is not the pairs that are at fault."""
+
+
+class LlmJudge(StreamingJudge):
+    """A streaming judge. Its calls follow the queries, so that a prefix cache serves what a query's pairs share.
+
+    Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read
+    is asked for again, and then left null.
+
+    Args:
+        settings: of the kind llm.
+        say: told when a server goes down or comes back.
+        root: of the cache, where spending is kept over runs; null: the user's cache folder.
+
+    Raises:
+        SettingsError: the prompt, or an address, cannot be used.
+        MissingPart: the key is missing.
+    """
+
+    def __init__(
+        self,
+        settings: LlmSettings,
+        say: Callable[[str], None] = lambda _line: None,
+        root: str | None = None,
+    ) -> None:
+        self._settings, self._prompt = settings, load_prompt(settings.prompt)
+        endpoint = _endpoint(settings)
+        self._client = Client(endpoint, SpendingBook(root, endpoint.account), say)
+
+    @property
+    def counters(self) -> Counters:
+        """What was asked so far."""
+        return self._client.counters
+
+    @property
+    def judge_id(self) -> str:
+        """See `RequestTemplate.judge_id`; the first reading asks the server which form it obeys.
+
+        Raises:
+            DarklodeError: no server can be reached, or none can judge.
+        """
+        return self.template.judge_id
+
+    @property
+    def note(self) -> str:
+        """The counters in a line, with the prefix cache's hit rate where the servers tell it."""
+        rate = self._prefix_cache.recent_rate
+        return ", ".join(filter(None, [str(self.counters), "" if rate is None else f"prefix cache {rate:.0%}"]))
+
+    @cached_property
+    def _prefix_cache(self) -> PrefixCache:
+        return PrefixCache(self._settings.base_url)
+
+    @cached_property
+    def template(self) -> RequestTemplate:
+        """Prompt and form in use; the first reading asks the server, in a thread of its own."""
+
+        async def probed() -> RequestTemplate:
+            async with self._client.session() as session:
+                return await probe(self._settings, self._prompt, session)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, probed()).result()
+
+    async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
+        """See `StreamingJudge`."""
+        template = await asyncio.to_thread(lambda: self.template)
+        cases = Cases(pairs, template, self.counters)
+        async with self._client.session() as session, aclosing(session.results(by_query(pairs), cases.judge)) as found:
+            async for some in found:
+                yield reply_batch(some)
+
+
+def _endpoint(given: LlmSettings) -> Endpoint:
+    return Endpoint(
+        section="judge",
+        model=given.model,
+        base_urls=given.base_url,
+        path="/chat/completions",
+        key_env=given.key_env,
+        max_in_flight=given.max_in_flight,
+        timeout=given.timeout,
+        give_up_after=given.give_up_after,
+        prompt_price=given.prompt_price_per_million,
+        completion_price=given.completion_price_per_million,
+        spending_limit=given.spending_limit,
+        token_limit=given.token_limit,
+    )
+
+
+@dataclass
+class Case:
+    """One pair on its way: what of it is shown to the model, and whether that is less than all."""
+
+    pair: PairText
+    name: str
+    user: str
+    truncated: bool
+
+
+class Cases:
+    """Judges pairs of a table by their row.
+
+    Args:
+        pairs: rows of `PAIRS`.
+        template: what to ask.
+        counters: told of each verdict.
+    """
+
+    def __init__(self, pairs: pa.Table, template: RequestTemplate, counters: Counters) -> None:
+        self._template, self._counters, self._settings = template, counters, template.settings
+        self._shown = [_whole(pairs[name]) for name in ("query", "title", "heading", "text")]
+        self._ids = [_whole(pairs[name]) for name in ("query_id", "chunk_id")]
+        self._refusals = 0
+
+    async def judge(self, row: int, lane: Lane) -> tuple[int, Reading]:
+        """A pair's row and verdict, after as many replies as it takes and the settings allow.
+
+        Raises:
+            DarklodeError, Stopped: see `Session.call`; or pair after pair is refused.
+        """
+        case = self._case(row)
+        body, earlier = self._template.body(case.user), None
+        for attempt in range(self._settings.attempts):
+            self._counters.asked_again += attempt > 0
+            reading = await self._reply(case, body, lane)
+            if earlier:
+                reading.add_usage(earlier)
+            earlier = reading
+            if reading.readable or reading.refused:
+                break
+            body = self._template.body_again(case.user, reading.said.get("raw_reply"))
+        reading.said["truncated"] = case.truncated
+        self._counters.answer(null=not reading.readable, truncated=case.truncated)
+        return row, reading
+
+    def _case(self, row: int) -> Case:
+        pair = PairText(*(column[row].as_py() for column in self._shown))
+        user, cut = self._template.shown(pair, self._settings.max_chunk_tokens)
+        return Case(pair, " and ".join(column[row].as_py() for column in self._ids), user, cut)
+
+    async def _reply(self, case: Case, body: bytes, lane: Lane) -> Reading:
+        """One reply; a pair that the server finds too long is cut to half, once."""
+        try:
+            return await self._answered(case, body, lane)
+        except Refused as error:
+            if not error.too_long:
+                return self._refused(case, error)
+        tokens = min(estimate_tokens(case.pair.chunk), self._settings.max_chunk_tokens)
+        case.user, case.truncated = self._template.shown(case.pair, max(1, tokens // 2))[0], True
+        try:
+            return await self._answered(case, self._template.body(case.user), lane)
+        except Refused as error:
+            return self._refused(case, error)
+
+    async def _answered(self, case: Case, body: bytes, lane: Lane) -> Reading:
+        completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name))
+        self._refusals = 0
+        reading = read(completion, self._template.form, self._template.prompt)
+        self._counters.cached_tokens += reading.said.get("cached_tokens") or 0
+        return reading
+
+    def _refused(self, case: Case, error: Refused) -> Reading:
+        self._refusals += 1
+        if self._refusals >= REFUSED_IN_A_ROW:
+            raise DarklodeError(
+                f"the server refused {self._refusals} pairs one after another, the last of them {case.name}: {error}. "
+                "What was answered is kept; check the server, then run again"
+            )
+        return Reading({"attempts": 1, "error": f"the server refused the pair, {error}"}, refused=True)
+
+
+def by_query(pairs: pa.Table) -> Iterator[list[int]]:
+    """Rows of each query, one query after another."""
+    if not pairs.num_rows:
+        return
+    codes = _whole(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        yield rows.tolist()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

@@ -1,0 +1,171 @@
+"""A judge's prompt, read from a folder and checked: system text, examples, user template, labels, version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from darklode.pipeline.base.prompts import PromptFolder, Template, quoted
+from darklode.schemas.section import Section
+
+Message = dict[str, str]
+
+_NAME_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class PairText:
+    """One pair as the prompt shows it; title and heading may be unknown."""
+
+    query: str
+    title: str | None
+    heading: str | None
+    chunk: str
+
+
+class Example(Section):
+    """A pair with its label, shown in the system text."""
+
+    query: str
+    title: str | None = None
+    heading: str | None = None
+    chunk: str
+    label: str
+    reason: str
+
+
+class Answer(Section):
+    """How the reply is to look: the bare label, JSON, JSON with a reason."""
+
+    label: str
+    json_: str = Field(alias="json")
+    rationale: str
+
+
+class Head(Section):
+    """What prompt.yaml holds."""
+
+    version: int
+    domain: str = ""
+    labels: dict[str, int] = Field(min_length=2)
+    relevant_from: int
+    answer: Answer
+    again: str
+
+    @model_validator(mode="after")
+    def _labels_tell_apart(self) -> Head:
+        grades = list(self.labels.values())
+        if len(set(grades)) < len(grades) or not min(grades) < self.relevant_from <= max(grades) or min(grades) < 0:
+            raise ValueError("labels need different grades, from 0, some of them below relevant_from and some not")
+        if any(one != other and one.startswith(other) for one in self.labels for other in self.labels):
+            raise ValueError("no label may begin with another one")
+        return self
+
+
+_EXAMPLES: TypeAdapter[tuple[Example, ...] | None] = TypeAdapter(tuple[Example, ...] | None)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A checked prompt.
+
+    Attributes:
+        name: of its folder.
+        head: version, labels, forms of the answer.
+        system: the system text's template.
+        user: the user text's template.
+        examples: in the order shown.
+    """
+
+    name: str
+    head: Head
+    system: str
+    user: str
+    examples: tuple[Example, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The answers it asks for, in the order of prompt.yaml."""
+        return tuple(self.head.labels)
+
+    @property
+    def graded(self) -> bool:
+        """Whether there are more grades than relevant and not relevant."""
+        return len(self.head.labels) > 2
+
+    @property
+    def grades(self) -> dict[int, str]:
+        """What each grade from `relevant_from` on is called, the highest first; empty for a prompt without grades."""
+        if not self.graded:
+            return {}
+        called = {grade: self._called(label) for label, grade in self.head.labels.items()}
+        return {grade: called[grade] for grade in sorted(called, reverse=True) if grade >= self.head.relevant_from}
+
+    def _called(self, label: str) -> str:
+        """The label itself if it is a word, or what the system text says of it, as in `3: made for this query. …`."""
+        if not label.isdigit():
+            return label
+        said = re.search(rf"^{re.escape(label)}: ([^.\n]{{1,{_NAME_CHARACTERS}}})[.\n]", self.system, re.MULTILINE)
+        return said[1] if said else ""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all that it says, 16 hex digits."""
+        said = [self.head.model_dump(mode="json"), self.system, self.user, [one.model_dump() for one in self.examples]]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+    def system_text(self, answer: str) -> str:
+        """The system message, the same for every pair.
+
+        Args:
+            answer: how the reply is to look, one of `head.answer`.
+        """
+        shown = "\n\n".join(self._example(example) for example in self.examples)
+        values = {"domain": self.head.domain, "examples": shown, "answer": answer}
+        return Template(self.system).filled(values)
+
+    def user_text(self, pair: PairText) -> str:
+        """The pair, quoted; a line whose placeholder is unknown is left out."""
+        texts = {"query": pair.query, "title": pair.title, "heading": pair.heading, "chunk": pair.chunk}
+        values = {name: quoted(text) for name, text in texts.items() if text is not None}
+        return "\n".join(line.filled(values) for line in self._user_lines if values.keys() >= {*line.names})
+
+    @cached_property
+    def _user_lines(self) -> list[Template]:
+        return [Template(line) for line in self.user.split("\n")]
+
+    def messages(self, pair: PairText, answer: str) -> list[Message]:
+        """What a chat model is sent for a pair."""
+        return [
+            {"role": "system", "content": self.system_text(answer)},
+            {"role": "user", "content": self.user_text(pair)},
+        ]
+
+    def _example(self, example: Example) -> str:
+        pair = PairText(example.query, example.title, example.heading, example.chunk)
+        return f"{self.user_text(pair)}\nLabel: {example.label}\nWhy: {example.reason}"
+
+
+def load_prompt(name: str) -> Prompt:
+    """One of Darklode's prompts by its name, or a folder with prompt.yaml, system.md, user.md and examples.yaml.
+
+    Raises:
+        SettingsError: no such prompt, a file that is missing or cannot be read, an unknown or missing placeholder, an
+            example whose label is none.
+    """
+    folder = PromptFolder.find("judge", name)
+    head = folder.parsed("prompt.yaml", TypeAdapter(Head))
+    system = folder.template("system.md", needed=("examples", "answer"), allowed=("domain",))
+    user = folder.template("user.md", needed=("query", "chunk"), allowed=("title", "heading"))
+    if Template(user).names[0] != "query":
+        raise folder.refusal("must begin with the query in user.md, so that a prefix cache serves all its chunks")
+    examples = folder.parsed("examples.yaml", _EXAMPLES) or ()
+    for example in examples:
+        if example.label not in head.labels:
+            raise folder.refusal(f"is wrong: an example has the label {example.label!r}, none of {(*head.labels,)}")
+    return Prompt(folder.name, head, system, user, examples)

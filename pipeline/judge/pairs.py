@@ -1,0 +1,187 @@
+"""The pairs of one tenant's pool as judges read them: DuckDB sorts the ids, the texts are looked up for each block."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.judge.port import PAIRS, QUERY_BLOCK
+
+_TEXT_COLUMNS = ["title", "heading", "text", "content_hash"]
+
+_QUERIES = """
+    SELECT query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash FROM queries WHERE tenant = $tenant
+"""
+
+_CHOSEN = "CREATE TEMP VIEW chosen AS SELECT tenant, query_id, chunk_id FROM pool"
+
+_SIZES = "SELECT query_id, count(*) AS pairs FROM chosen WHERE tenant = $tenant GROUP BY query_id ORDER BY query_id"
+
+_IDS = """
+    SELECT p.chunk_id, r.row
+    FROM chosen p LEFT JOIN chunk_rows r USING (chunk_id)
+    WHERE p.tenant = $tenant
+    ORDER BY p.query_id, p.chunk_id
+"""
+
+
+def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[pa.Table]:
+    """All rows of `PAIRS`, by query_id, then chunk_id, those of `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
+    with pool_pairs(tables, chunks, only) as pairs:
+        yield from pairs.blocks()
+
+
+@contextmanager
+def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[PoolPairs]:
+    """The pairs of a tenant's pool, to be taken in any order.
+
+    Memory follows the tenant's pairs, 8 bytes each, its queries and its chunk ids; chunk texts lie in a temporary file.
+
+    Args:
+        tables: holds `queries` and `pool`.
+        chunks: the tenant's chunks.
+        only: leave out pairs of the pool that have no row here, by tenant, query_id and chunk_id; None takes all.
+
+    Raises:
+        ArtifactError: the pool names a query or a chunk that the tenant does not have.
+    """
+    with tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
+        texts = ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
+        with tables.connect() as connection:
+            tenant = {"tenant": chunks.tenant}
+            _choose(connection, only)
+            queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
+            sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()
+            rows = _rows(connection, chunks)
+        yield PoolPairs(rows, sizes, queries, texts, chunks)
+
+
+def _choose(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -> None:
+    """Make the view `chosen` of the pool, or of those of its pairs that are in `only`."""
+    if only is not None:
+        connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
+    semi_join = " SEMI JOIN wanted USING (tenant, query_id, chunk_id)" if only is not None else ""
+    connection.execute(_CHOSEN + semi_join)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArray[np.int64]:
+    """The row of each pair's chunk, in the order of the pairs."""
+    row_of = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
+    connection.register("chunk_rows", row_of)
+    found = [np.empty(0, np.int64)]
+    for batch in connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16):
+        ids = pa.Table.from_batches([batch])
+        check_known(ids, chunks.tenant, "chunk_id", ids["row"])
+        found.append(ids["row"].to_numpy())
+    return np.concatenate(found)
+
+
+class PoolPairs:
+    """A tenant's pairs by number: by query_id, then chunk_id.
+
+    Attributes:
+        starts: the pairs of the i-th query are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        rows: row of each pair's chunk among the tenant's chunks, shape (n_pairs,).
+    """
+
+    def __init__(
+        self, rows: NDArray[np.int64], sizes: pa.Table, queries: pa.Table, texts: ChunkTexts, chunks: TenantChunks
+    ) -> None:
+        self.rows = rows
+        self.starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes["pairs"].to_numpy())])
+        self._query_ids = sizes["query_id"]
+        self._queries, self._texts, self._chunks = queries, texts, chunks
+
+    def ids(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """query_id, chunk_id and row of the chunk, for ascending numbers of pairs."""
+        query = np.searchsorted(self.starts, numbers, side="right") - 1
+        rows = pa.array(self.rows[numbers])
+        chunk_ids = self._chunks.chunk_ids.take(rows)
+        return pa.table(
+            {"query_id": self._query_ids.take(pa.array(query)), "chunk_id": pa.chunked_array([chunk_ids]), "row": rows}
+        )
+
+    def take(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Rows of `PAIRS`, for ascending numbers of pairs."""
+        return pair_rows(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """All pairs, those of `QUERY_BLOCK` queries at a time."""
+        cuts = [*self.starts[:-1:QUERY_BLOCK], self.starts[-1]]
+        return (self.take(np.arange(first, end)) for first, end in pairwise(cuts))
+
+
+class ChunkTexts:
+    """A tenant's chunks in a memory-mapped file, read by row number."""
+
+    def __init__(self, chunks: TenantChunks, path: Path) -> None:
+        schema = pa.schema([(name, pa.string()) for name in _TEXT_COLUMNS])
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in chunks.scan(_TEXT_COLUMNS):
+                writer.write_batch(pa.record_batch(batch.columns, schema=schema))
+        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        sizes = [self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches)]
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+
+    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+        """The chunks at `rows`, in that order."""
+        order = np.argsort(rows, kind="stable")
+        batch = np.searchsorted(self._ends, rows[order], side="right")
+        pieces = []
+        for number in np.unique(batch):
+            local = rows[order][batch == number] - self._starts[number]
+            pieces.append(self._file.get_batch(int(number)).take(pa.array(local)))
+        return pa.Table.from_batches(pieces, self._file.schema).take(pa.array(np.argsort(order, kind="stable")))
+
+
+def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) -> pa.Table:
+    """Rows of `PAIRS` in the order of the ids.
+
+    Args:
+        ids: query_id, chunk_id, and `row`, the chunk's place among the tenant's.
+        tenant: whose.
+        queries: query_id, query and query_hash of at least the queries of the ids.
+        texts: the tenant's chunks.
+
+    Raises:
+        ArtifactError: a query is not there.
+    """
+    place = pc.index_in(ids["query_id"], queries["query_id"])
+    check_known(ids, tenant, "query_id", place)
+    of_query = queries.take(place)
+    chunks = texts.take(ids["row"].to_numpy())
+    columns = {
+        "tenant": pa.repeat(tenant, ids.num_rows),
+        "query_id": ids["query_id"],
+        "query": of_query["query"],
+        "chunk_id": ids["chunk_id"],
+        "query_hash": of_query["query_hash"],
+        "chunk_hash": chunks["content_hash"],
+        **{name: chunks[name] for name in ("title", "heading", "text")},
+    }
+    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
+
+
+def check_known(ids: pa.Table, tenant: str, name: str, found: pa.ChunkedArray) -> None:
+    """Refuse ids that were not found.
+
+    Raises:
+        ArtifactError: one of `found` is null; the message names its id, from the column `name`.
+    """
+    if found.null_count:
+        lost = ids[name].filter(pc.is_null(found))[0].as_py()
+        message = f"the pool names {name} {lost!r}, which tenant {tenant!r} does not have; build the run anew"
+        raise ArtifactError(message)

@@ -1,0 +1,230 @@
+"""Several judges of the same pairs, as one judge: how their replies become one, and how far they agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
+from darklode.pipeline.judge.embedded import EmbeddedJudge
+from darklode.pipeline.judge.port import REPLIES, Judge, Live
+
+TIE = "the panel is tied, and not all of its votes have a probability"
+NO_PROBABILITY = "no member of the panel gave a probability"
+_SUMS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
+_Floats = NDArray[np.float64]
+_Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Vote:
+    """How a panel decides.
+
+    Attributes:
+        rule: majority counts labels, a tie goes to the mean probability; mean goes by it alone.
+        weights: of the members' probabilities, 0 and more, not all 0; a majority counts heads.
+        threshold: relevant from this mean probability on.
+    """
+
+    rule: Literal["majority", "mean"]
+    weights: tuple[float, ...]
+    threshold: float
+
+    def pooled(self, said: Sequence[pa.Table]) -> pa.Table:
+        """One reply for each pair: null where nobody's could be read, or where the vote decides nothing.
+
+        A reply without a label takes no part; one without a probability takes no part in the mean. Tokens and
+        attempts are sums; grades and words stay with the members.
+
+        Args:
+            said: rows of `REPLIES` of each member, to the same pairs in the same order.
+        """
+        labels = _stack(said, "relevant", np.nan)
+        probability = np.where(np.isnan(labels), np.nan, _stack(said, "probability", np.nan))
+        mean = self._mean(probability)
+        decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
+        reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
+        silent = np.flatnonzero(np.isnan(labels).all(axis=0))
+        reason[silent] = _reasons([one["error"].take(pa.array(silent)) for one in said])
+        columns = {
+            "relevant": pa.array(relevant, mask=~decided),
+            "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~decided),
+            "truncated": _any([one["truncated"] for one in said]),
+            "error": pa.array(reason, pa.string(), mask=decided),
+            **{name: _sum([one[name] for one in said]) for name in _SUMS},
+        }
+        arrays = [columns.get(field.name, pa.nulls(len(mean), field.type)) for field in REPLIES]
+        return pa.Table.from_arrays(arrays, schema=REPLIES)
+
+    def _mean(self, probability: _Floats) -> _Floats:
+        """Weighted mean of those that are known; NaN where none of a weight above 0 is."""
+        weights = np.array(self.weights)[:, None] * ~np.isnan(probability)
+        total = weights.sum(axis=0)
+        summed = (weights * np.nan_to_num(probability)).sum(axis=0)
+        return np.asarray(np.divide(summed, total, out=np.full(len(total), np.nan), where=total > 0))
+
+    def _by_mean(self, mean: _Floats) -> tuple[_Mask, _Mask]:
+        return ~np.isnan(mean), mean.astype(np.float32) >= np.float32(self.threshold)
+
+    def _by_count(self, labels: _Floats, probability: _Floats, mean: _Floats) -> tuple[_Mask, _Mask]:
+        yes, no = (labels == 1).sum(axis=0), (labels == 0).sum(axis=0)
+        likely = ~(np.isnan(probability) & ~np.isnan(labels)).any(axis=0) & ~np.isnan(mean) & (yes > 0)
+        _, relevant = self._by_mean(mean)
+        return (yes != no) | likely, np.where(yes == no, relevant, yes > no)
+
+
+def _stack(said: Sequence[pa.Table], name: str, missing: float) -> _Floats:
+    """A column of every member, shape (n_members, n_pairs)."""
+    return np.stack([pc.fill_null(one[name].cast(pa.float64()), missing).to_numpy() for one in said])
+
+
+def _reasons(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
+    given = [pc.fill_null(column, "no reason given") for column in errors]
+    return np.asarray(pc.binary_join_element_wise(*given, "; ").to_numpy(), dtype=object)
+
+
+def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    found = columns[0]
+    for column in columns[1:]:
+        found = pc.or_kleene(found, column)
+    return found
+
+
+def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Null where all are."""
+    known = pc.coalesce(*columns)
+    total = pc.fill_null(columns[0], 0)
+    for column in columns[1:]:
+        total = pc.add(total, pc.fill_null(column, 0))
+    return pc.if_else(pc.is_valid(known), total, None).cast(columns[0].type)
+
+
+class Panel(Judge):
+    """A judge whose replies are its members' votes; the members ask side by side where they wait for servers.
+
+    Source: Verga et al., 2024, for several small models in the place of a large one.
+
+    Args:
+        members: at least one, in the order of the vote's weights.
+        vote: how their replies become one.
+    """
+
+    def __init__(self, members: Sequence[Judge], vote: Vote) -> None:
+        self._members, self._vote = members, vote
+
+    @cached_property
+    def member_ids(self) -> list[str]:
+        """The members' `judge_id`, in their order.
+
+        Raises:
+            SettingsError: two members are the same judge.
+        """
+        ids = [member.judge_id for member in self._members]
+        twice = {one for one in ids if ids.count(one) > 1}
+        if twice:
+            raise SettingsError(f"judge.panel names the same judge twice: {', '.join(sorted(twice))}; leave one out")
+        return ids
+
+    @cached_property
+    def judge_id(self) -> str:
+        """Vote, threshold and every member with its weight; see `member_ids`."""
+        weighed = [f"{weight:g}*{name}" for weight, name in zip(self._vote.weights, self.member_ids, strict=True)]
+        return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighed)}]"
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The members' together."""
+        total = Counter[str]()
+        for member in self._members:
+            total.update(member.facts)
+        return dict(total)
+
+    @property
+    def live(self) -> Live | None:
+        """How far the member is that has answered least, of those that say so."""
+        known = [live for member in self._members if (live := member.live)]
+        return min(known, key=lambda live: live.answered, default=None)
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        """See the port."""
+        return self.pooled(await self.each(pairs))
+
+    async def each(self, pairs: pa.Table) -> list[pa.Table]:
+        """Every member's own replies (see the port), in their order; a failure of one stops the others.
+
+        Raises:
+            SettingsError: two members are the same judge.
+        """
+        # A formula holds the event loop: it goes first, so that no server waits for it.
+        order = sorted(
+            range(len(self.member_ids)), key=lambda place: not isinstance(self._members[place], EmbeddedJudge)
+        )
+        tasks = {place: asyncio.ensure_future(self._members[place].judge(pairs)) for place in order}
+        try:
+            return list(await asyncio.gather(*(tasks[place] for place in sorted(tasks))))
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    def pooled(self, said: Sequence[pa.Table]) -> pa.Table:
+        """The panel's replies from what `each` returned."""
+        return self._vote.pooled(said)
+
+
+_COUNTS = ("both_relevant", "first_alone", "other_alone", "neither")
+
+PAIRWISE = """
+    SELECT one.judge_id, two.judge_id AS other, count(*) AS pairs,
+           count(*) FILTER (one.relevant AND two.relevant) AS both_relevant,
+           count(*) FILTER (one.relevant AND NOT two.relevant) AS first_alone,
+           count(*) FILTER (NOT one.relevant AND two.relevant) AS other_alone,
+           count(*) FILTER (NOT one.relevant AND NOT two.relevant) AS neither
+    FROM panel_verdicts one JOIN panel_verdicts two USING (tenant, query_id, chunk_id)
+    WHERE one.judge_id < two.judge_id AND one.relevant IS NOT NULL AND two.relevant IS NOT NULL
+    GROUP BY one.judge_id, two.judge_id ORDER BY one.judge_id, two.judge_id
+"""
+
+VOTES = """
+    WITH votes AS (
+        SELECT count(*) FILTER (relevant) AS yes, count(*) FILTER (NOT relevant) AS no
+        FROM panel_verdicts GROUP BY tenant, query_id, chunk_id
+    )
+    SELECT yes, no, count(*) AS pairs FROM votes WHERE yes + no > 1 GROUP BY yes, no ORDER BY yes, no
+"""
+
+
+def pairwise_kappa(tables: Tables) -> pa.Table:
+    """One row for each two members, over the pairs that both labelled: the four counts and Cohen's kappa (1960).
+
+    kappa is null where both say the same of every pair. An embedded judge is fitted on each tenant anew and has an
+    id there of its own.
+    """
+    found = tables.sql(PAIRWISE)
+    counts = Confusion(*(found[name].to_numpy() for name in _COUNTS))
+    return found.append_column("kappa", pa.array(cohens_kappa(counts), from_pandas=True))
+
+
+def panel_alpha(tables: Tables) -> pa.Table:
+    """Krippendorff's alpha (nominal) of all members over the pairs that at least two of them labelled.
+
+    One row of pairs, unanimous (how many are labelled alike) and alpha; none where no pair has two labels.
+    """
+    votes = tables.sql(VOTES)
+    yes, no, pairs = (votes[name].to_numpy() for name in ("yes", "no", "pairs"))
+    if not len(pairs):
+        return pa.table({"pairs": pa.array([], pa.int64())})
+    like = int(pairs[(yes == 0) | (no == 0)].sum())
+    found = pa.array([float(alpha(yes, no, pairs))], from_pandas=True)
+    return pa.table({"pairs": [int(pairs.sum())], "unanimous": [like], "alpha": found})

@@ -1,0 +1,148 @@
+"""Verdicts on the pool: each candidate goes to the judge with its query."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.corpora import Digest, TenantChunks, tenants
+from darklode.pipeline.judge.adaptive.evidence import gather
+from darklode.pipeline.judge.adaptive.rounds import Rounds
+from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
+from darklode.pipeline.judge.panel import Panel
+from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
+from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of, label_counts
+from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
+
+JUDGE = Stage("judge", 3, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
+
+ADAPTIVE_JUDGE = replace(JUDGE, reads=(*JUDGE.reads, "rankings"), writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name))
+"""The same stage with `judge.depth` adaptive."""
+
+_BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
+
+
+def judge(
+    tables: Tables,
+    output: Output,
+    settings: JudgeSettings,
+    *,
+    judge_for: Callable[[TenantChunks], Judge],
+    seed: int = 0,
+) -> None:
+    """Write a verdict for every pair that is judged.
+
+    At full depth these are all pairs of the pool, by query_id, then chunk_id; one unit is a block of queries. At
+    adaptive depth they come in rounds (see `Rounds`), one unit each; what no round asked for goes to `unjudged`, and
+    what is missed, as far as can be told, to `stopping`. A killed run goes on with the next unit, and a unit whose
+    pairs did not change is not judged again as long as `judge_id` stands.
+
+    What a panel's members said is written apart.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
+        output: takes `verdicts` and `panel_verdicts`; its facts name the judge's kind and ids, a panel's
+            members, and count the labels.
+        settings: the judge's kind, for the record; depth, recall and random_share.
+        judge_for: builds the judge of a tenant from its chunks.
+        seed: of the pairs drawn at random at adaptive depth.
+
+    Raises:
+        ArtifactError: the pool names a query or chunk that its tenant does not have.
+        ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
+    """
+    judges: list[Judge] = []
+    with JudgingSession(output, tables.rows("pool")) as session:
+        for tenant in tenants(tables, "pool"):
+            chunks = TenantChunks(tables, tenant)
+            own = PoolJudge(judge_for(chunks), session, output)
+            judges.append(own.judge)
+            if settings.depth == "full":
+                _all(tables, chunks, own)
+            else:
+                _likeliest(tables, chunks, own, settings, seed)
+    _record(output, session.counts, tables.rows("pool"))
+    output.facts |= {"kind": settings.kind, **facts_of(judges)}
+    members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
+    if members:
+        output.facts["members"] = sorted(members)
+
+
+def _all(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
+    for pairs in pair_blocks(tables, chunks):
+        judge.unit(pairs, f"{chunks.tenant}/{pairs['query_id'][0]}")
+
+
+def _likeliest(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
+    with pool_pairs(tables, chunks) as pairs:
+        evidence = gather(tables, chunks, pairs)
+        rounds = Rounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
+        while len(numbers := rounds.next()):
+            unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
+            rounds.learn(numbers, as_numbers(judge.output.written(unit, "verdicts")["relevant"]))
+        _mark(judge.output, chunks.tenant, pairs, rounds)
+    judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
+
+
+def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: Rounds) -> None:
+    """Write the pairs that were not judged, with what the learner expects of them."""
+    left, expected = rounds.unjudged, rounds.probability
+    for start in range(0, len(left), PART_ROWS):
+        numbers = left[start : start + PART_ROWS]
+        ids = pairs.ids(numbers)
+        columns = {"tenant": pa.repeat(tenant, len(numbers)), "query_id": ids["query_id"], "chunk_id": ids["chunk_id"]}
+        probability = None if expected is None else pa.array(expected[numbers].astype(np.float32))
+        output.write(UNJUDGED.name, UNJUDGED.rows(columns | {"probability": probability}))
+
+
+def _record(output: Output, counts: Counter[str], total: int) -> None:
+    left = total - counts.total()
+    output.count(
+        FunnelStep("judge", "pairs", total, "verdicts", counts.total(), {"left unjudged": left} if left else {})
+    )
+    output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}
+
+
+@dataclass(frozen=True)
+class PoolJudge:
+    """A tenant's judge at work on its pool."""
+
+    judge: Judge
+    session: JudgingSession
+    output: Output
+
+    def unit(self, pairs: pa.Table, name: str) -> Unit:
+        """Judge pairs unless that was done before; the facts count relevant, not relevant and unreadable ones."""
+        digest, judge_id = Digest(len(_BASIS)), self.judge.judge_id
+        digest.update(pairs.select(_BASIS).columns)
+        return self.session.unit(name, f"{judge_id} {digest.hexdigest()}", lambda: self._write(pairs), self.judge)
+
+    def _write(self, pairs: pa.Table) -> Mapping[str, int]:
+        verdicts = _verdicts(self.judge.judge_id, pairs, self._replies(pairs))
+        self.output.write("verdicts", verdicts)
+        return label_counts(verdicts["relevant"])
+
+    def _replies(self, pairs: pa.Table) -> pa.Table:
+        """The judge's replies; those of a panel's members are written."""
+        if not isinstance(self.judge, Panel):
+            return self.session.replies(self.judge, pairs)
+        each = self.session.wait(self.judge, self.judge.each(pairs))
+        pooled = self.judge.pooled(each)
+        for who, said in zip((*self.judge.member_ids, self.judge.judge_id), (*each, pooled), strict=True):
+            check_replies(who, pairs, said)
+        own = [_verdicts(member, pairs, said) for member, said in zip(self.judge.member_ids, each, strict=True)]
+        self.output.write("panel_verdicts", pa.concat_tables(own).cast(PANEL_VERDICTS.schema))
+        return pooled
+
+
+def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
+    ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
+    said = {name: replies[name] for name in REPLIES.names}
+    return VERDICTS.rows(ids | said | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})

@@ -1,0 +1,45 @@
+"""From which probability a pair is relevant: decided after the judge has spoken, so that a change costs no call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.judge.port import REPLIES, Judge, Live
+
+
+class Thresholded(Judge):
+    """A judge whose labels follow its probabilities; a reply without a probability keeps its label.
+
+    Args:
+        judge: who gives the probabilities.
+        threshold: relevant from this probability on.
+    """
+
+    def __init__(self, judge: Judge, threshold: float) -> None:
+        self._judge, self._threshold = judge, threshold
+
+    @property
+    def judge_id(self) -> str:
+        """The judge's, and the threshold."""
+        return f"{self._judge.judge_id}:{self._threshold:g}"
+
+    @property
+    def facts(self) -> Mapping[str, int]:
+        """The judge's."""
+        return self._judge.facts
+
+    @property
+    def live(self) -> Live | None:
+        """The judge's."""
+        return self._judge.live
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        """See the port."""
+        replies = await self._judge.judge(pairs)
+        known = pc.and_(pc.is_valid(replies["relevant"]), pc.is_valid(replies["probability"]))
+        likely = pc.greater_equal(replies["probability"], pa.scalar(self._threshold, pa.float32()))
+        relevant = pc.if_else(known, likely, replies["relevant"])
+        return replies.set_column(REPLIES.get_field_index("relevant"), REPLIES.field("relevant"), relevant)

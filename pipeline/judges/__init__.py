@@ -1,1 +1,0 @@
-"""Judges: the port, the embedded judge, and the pairs that any judge is asked."""

@@ -1,0 +1,219 @@
+"""Algorithm 1 of ScalingNote over a whole log, without looking at all pairs.
+
+Queries and terms become numbers, queries meet by the keys that they share (`lenders`), and the pairs become rows of
+`associations`. Queries whose Top4 differ share no key; `wide_pairs` finds those that are associated nevertheless.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.mine.association.lenders import Keys, bounded, cut_by_date, keys_of, pairs_since
+from darklode.schemas.mined_tables import ASSOCIATIONS
+from darklode.schemas.mining import AssociateSettings
+
+_QUERIES = """
+    SELECT (row_number() OVER (ORDER BY tenant, query_id) - 1)::INTEGER AS q, tenant, query_id, date FROM log_queries
+"""
+
+_TERMS = """
+    SELECT (row_number() OVER (ORDER BY tenant, term) - 1)::INTEGER AS t, tenant, term
+    FROM (SELECT DISTINCT tenant, term FROM query_terms)
+"""
+
+_PLACED = """
+    SELECT q, date, t, importance, row_number() OVER (PARTITION BY q ORDER BY importance DESC, t)::INTEGER AS place
+    FROM query_terms JOIN {queries} USING (tenant, query_id) JOIN {terms} USING (tenant, term)
+"""
+
+
+class Numbers(NamedTuple):
+    """Queries and terms as numbers: what the joins run on.
+
+    Attributes:
+        queries: q, tenant, query_id, date; q from 0 in order of tenant and query_id.
+        terms: t, tenant, term, in the same way: a term of another tenant is another term.
+        placed: q, date, t, importance, place; place 1 for a query's most important term, equal ones in the order of
+            their terms' UTF-8 bytes.
+    """
+
+    queries: Relation
+    terms: Relation
+    placed: Relation
+
+
+def number(connection: duckdb.DuckDBPyConnection) -> Numbers:
+    """Number the queries and terms of the tables `log_queries` and `query_terms`."""
+    queries, terms = keep(connection, _QUERIES), keep(connection, _TERMS)
+    return Numbers(queries, terms, keep(connection, _PLACED, queries=queries, terms=terms))
+
+
+_TOPS = """
+    SELECT tenant, query_id, terms
+    FROM {queries}
+    LEFT JOIN (SELECT q, list(t ORDER BY place) AS terms FROM {placed} WHERE place <= 4 GROUP BY q) USING (q)
+    ORDER BY q
+"""
+
+
+class Names:
+    """What the numbers stand for, in memory: about 50 bytes a query and its four best terms' numbers."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, numbers: Numbers) -> None:
+        queries = connection.sql(_TOPS.format(**numbers._asdict())).to_arrow_table()
+        self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
+        self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
+        self._tops = queries["terms"].combine_chunks()
+        terms = connection.sql(f"SELECT term FROM {numbers.terms} ORDER BY t").to_arrow_table()
+        self._terms = terms["term"].cast(pa.large_string()).combine_chunks()
+
+    def rows(self, pairs: pa.Table) -> pa.Table:
+        """Rows of `associations` for pairs of numbers (date, q, lender, kind, score)."""
+        columns = {
+            "tenant": self._tenants.take(pairs["q"]).cast(pa.string()),
+            "query_id": self._ids.take(pairs["q"]).cast(pa.string()),
+            "associated_query_id": self._ids.take(pairs["lender"]).cast(pa.string()),
+            "kind": pairs["kind"],
+            "terms": self._matched(pairs),
+            "score": pairs["score"],
+            "date": pairs["date"],
+        }
+        return ASSOCIATIONS.rows(columns)
+
+    def _matched(self, pairs: pa.Table) -> pa.Array:
+        """The borrower's best terms, as many as its kind of association asks for."""
+        four = self._tops.take(pairs["q"].combine_chunks())
+        click = pc.equal(pairs["kind"].combine_chunks(), "click")
+        numbers = pc.if_else(click, pc.list_slice(four, 0, 2), four)
+        terms = self._terms.take(numbers.flatten()).cast(pa.string())
+        return pa.ListArray.from_arrays(pc.subtract(numbers.offsets, numbers.offsets[0]), terms)
+
+
+# Two such Top4 differ in a term each, and each query has the other's term below its own: an order that is turned round.
+_STRONG = """
+    WITH strong AS MATERIALIZED (
+        SELECT q, t, place, importance FROM {placed} WHERE importance > $th_rel::FLOAT
+        AND q IN (SELECT q FROM {placed} WHERE place = 5 AND importance > $th_rel::FLOAT)
+    ), orders AS MATERIALIZED (
+        SELECT q, x.t AS above, y.t AS below FROM strong AS x JOIN strong AS y USING (q)
+        WHERE x.place <= 4 AND y.place > 4
+    ), turned AS (SELECT x.q FROM orders AS x SEMI JOIN orders AS y ON x.above = y.below AND x.below = y.above)
+    SELECT q, t, importance FROM strong WHERE q IN (SELECT q FROM turned)
+"""
+
+_WIDE = """
+    SELECT q, date, key, strong
+    FROM (SELECT q, list(t) AS strong FROM {terms} GROUP BY q) JOIN {borrowers} USING (q)
+"""
+
+_RAREST = """
+    WITH frequencies AS (SELECT t, count(*) AS n FROM {terms} GROUP BY t),
+    members AS (SELECT key, unnest(terms) AS t FROM {sets} WHERE key IN (SELECT key FROM {wide})),
+    pairs AS (SELECT key, list(t ORDER BY n, t) AS t FROM members JOIN frequencies USING (t) GROUP BY key)
+    SELECT key, least(t[1], t[2]) AS a, greatest(t[1], t[2]) AS b FROM pairs
+"""
+
+# A row: all terms of the foreign set `key` are above th_rel in q, whose own set is `own`.
+_COVERS = """
+    SELECT rarest.key, wide.q, wide.date, wide.key AS own
+    FROM {terms} AS x JOIN {terms} AS y USING (q) JOIN {rarest} AS rarest ON x.t = rarest.a AND y.t = rarest.b
+    JOIN {wide} AS wide ON wide.q = x.q JOIN {sets} AS sets ON sets.key = rarest.key
+    WHERE wide.key <> rarest.key AND list_has_all(wide.strong, sets.terms)
+"""
+
+_MUTUAL = """
+    WITH both_ways AS (
+        SELECT x.key, x.q, x.date, x.own FROM {covers} AS x
+        SEMI JOIN {covers} AS y ON x.key = y.own AND x.own = y.key
+    ), members AS (SELECT b.*, unnest(terms) AS t FROM both_ways AS b JOIN {sets} USING (key))
+    SELECT key, q, date, own, min(importance) AS floor
+    FROM members JOIN {terms} USING (q, t) GROUP BY key, q, date, own
+"""
+
+_PAIRS = """
+    SELECT x.q, y.q AS lender, x.date, y.date AS lender_date, least(x.floor, y.floor) AS score
+    FROM {mutual} AS x JOIN {mutual} AS y ON x.key = y.own AND x.own = y.key
+"""
+
+
+def wide_pairs(
+    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: Keys, settings: AssociateSettings
+) -> Relation:
+    """Relevance associations of queries whose Top4 differ: only where both score more than 4 terms above th_rel.
+
+    They need importances that order the same terms differently in two queries, so a planner with one weight per term
+    gives none. They are few, found without looking at all pairs: by the two rarest terms of a Top4.
+
+    Returns:
+        q, lender, date, lender_date, score; both directions.
+    """
+    terms = keep(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
+    wide = keep(connection, _WIDE, terms=terms, borrowers=keys.relevance)
+    rarest = keep(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
+    covers = keep(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
+    mutual = keep(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
+    pairs = keep(connection, _PAIRS, mutual=mutual)
+    drop(connection, terms, wide, rarest, covers, mutual)
+    return pairs
+
+
+PART_ROWS = 200_000
+
+
+class Associations:
+    """The associations of the queries in a connection's `log_queries` and `query_terms`.
+
+    Everything grows with the queries and their associations, none with the pairs of queries, and spills to disk past
+    the connection's memory limit; only the queries' ids and best terms are kept in memory (`Names`).
+
+    Attributes:
+        cut: how many associations `max_lenders` left out, by date.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, settings: AssociateSettings) -> None:
+        self._connection = connection
+        numbers = number(connection)
+        keys = keys_of(connection, numbers.placed, settings)
+        wide = wide_pairs(connection, numbers.placed, keys, settings)
+        parties = bounded(connection, keys, numbers.queries, settings.max_lenders)
+        self._names = Names(connection, numbers)
+        self.cut: dict[date, int] = cut_by_date(connection, parties)
+        self._query = pairs_since(parties, wide)
+        drop(connection, keys.click_lenders, keys.sets, numbers.placed)
+
+    def since(self, first: date = date.min) -> Iterator[tuple[date, pa.Table]]:
+        """Those of which one query was first searched on `first` or later, by date, tenant, query, kind and lender.
+
+        Yields:
+            A date and at most `PART_ROWS` rows of `associations` of that date; dates ascend.
+        """
+        reader = self._connection.sql(self._query, params={"since": first}).to_arrow_reader(PART_ROWS)
+        for day, pairs in by_date(reader):
+            yield day, self._names.rows(pairs)
+
+
+def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
+    """Cut rows that are ordered by `date` into pieces of one date and at most `PART_ROWS` rows.
+
+    DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+    """
+    waiting: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        waiting = pa.concat_tables([waiting, rows]) if waiting else rows
+        while waiting.num_rows:
+            day = waiting["date"][0]
+            same = pc.equal(waiting["date"], day)
+            length = pc.sum(same).as_py()
+            if length == waiting.num_rows and length < PART_ROWS:
+                break
+            size = min(length, PART_ROWS)
+            yield day.as_py(), waiting.slice(0, size)
+            waiting = waiting.slice(size)
+    if waiting:
+        yield waiting["date"][0].as_py(), waiting

@@ -1,0 +1,182 @@
+"""Who may borrow and who may lend, by key, and the bound on lenders: of those of one key, those searched first.
+
+Two queries with the same key are associated (ScalingNote, Algorithm 1).
+
+A click key is a pair of terms, or one term twice: a query borrows by its Top2, and lends by every pair of the terms
+that score above th_click in it. A relevance key is a set of up to 4 terms. If each query's Top4 lies in the other's
+terms above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such queries
+share the key. `algorithm.wide_pairs` finds the others.
+
+Queries of frequent terms would make associations without end: a million queries of a zipfian log have 670 million. The
+bound's order is by date first, and within a day by the least importance, then at random. A later query can displace
+none, so what is kept of a date is the same whether it is computed that night or with all nights at once.
+
+Importances are float32, and thresholds are compared as float32: an importance of 0.3 is not above a threshold of 0.3.
+"""
+
+from collections.abc import Iterable
+from datetime import date
+from typing import NamedTuple
+
+import duckdb
+
+from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.schemas.mining import AssociateSettings
+
+_PAIR = "least({0}, {1})::BIGINT * 2147483648 + greatest({0}, {1})"
+
+_CLICK_BORROWERS = f"""
+    SELECT {_PAIR.format("min(t)", "max(t)")} AS key, q, date, 'Infinity'::FLOAT AS floor
+    FROM {{placed}} WHERE place <= 2 GROUP BY q, date
+"""
+
+_CLICK_LENDERS = """
+    WITH strong AS (SELECT q, date, t, importance FROM {placed} WHERE importance > $th_click::FLOAT)
+    SELECT a.t::BIGINT * 2147483648 + b.t AS key, q, a.date, least(a.importance, b.importance) AS floor
+    FROM strong AS a JOIN strong AS b USING (q)
+    WHERE a.t <= b.t AND a.t::BIGINT * 2147483648 + b.t IN (SELECT key FROM {borrowers})
+"""
+
+_TOPS = """
+    SELECT list_sort(list(t)) AS terms, q, date, min(importance) AS floor
+    FROM {placed} WHERE place <= 4 GROUP BY q, date HAVING floor > $th_rel::FLOAT
+"""
+
+_SETS = """
+    SELECT terms, -row_number() OVER () AS key, count(*) AS queries FROM {tops} GROUP BY terms
+"""
+
+_RELEVANCE = "SELECT key, q, date, floor FROM {tops} JOIN {sets} USING (terms)"
+
+
+class Keys(NamedTuple):
+    """Who may borrow and lend by which key.
+
+    All but `sets` have key, q, date and floor: the least importance of the key's terms in the query (of a click's
+    borrower: infinity, as it does not count).
+
+    Attributes:
+        click_borrowers: by their Top2.
+        click_lenders: by each key that somebody borrows by.
+        relevance: borrow and lend by their Top4.
+        sets: the Top4 by their keys: terms, key, queries.
+    """
+
+    click_borrowers: Relation
+    click_lenders: Relation
+    relevance: Relation
+    sets: Relation
+
+
+def keys_of(connection: duckdb.DuckDBPyConnection, placed: Relation, settings: AssociateSettings) -> Keys:
+    """The keys of all queries.
+
+    Args:
+        connection: holds the relation.
+        placed: `algorithm.Numbers.placed`.
+        settings: the thresholds.
+    """
+    borrowers = keep(connection, _CLICK_BORROWERS, placed=placed)
+    lenders = keep(connection, _CLICK_LENDERS, {"th_click": settings.th_click}, placed=placed, borrowers=borrowers)
+    tops = keep(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
+    sets = keep(connection, _SETS, tops=tops)
+    relevance = keep(connection, _RELEVANCE, tops=tops, sets=sets)
+    drop(connection, tops)
+    return Keys(borrowers, lenders, relevance, sets)
+
+
+_LENDERS = """
+    WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $most),
+    drawn AS (
+        SELECT key, q, date, floor, md5_number_lower(query_id) AS draw
+        FROM {lenders} JOIN {queries} USING (q, date)
+        WHERE key IN (SELECT key FROM crowded)
+    ), ordered AS (
+        SELECT key, q, date, floor,
+            row_number() OVER (PARTITION BY key ORDER BY date, floor DESC, draw, q) > $most AS cut
+        FROM drawn
+    )
+    SELECT * FROM ordered UNION ALL
+    SELECT key, q, date, floor, false AS cut FROM {lenders} WHERE key NOT IN (SELECT key FROM crowded)
+"""
+
+_CUT = """
+    WITH crowded AS (SELECT key, q, date FROM {lenders} WHERE cut),
+    events AS (
+        SELECT key, date, 1 AS borrows, 0 AS lends, 0 AS same FROM {borrowers}
+        WHERE key IN (SELECT key FROM crowded)
+        UNION ALL SELECT key, date, 0, 1, 0 FROM crowded
+        UNION ALL SELECT key, date, 0, 0, 1 FROM crowded SEMI JOIN {borrowers} USING (key, q)
+    ), daily AS (SELECT key, date, sum(borrows) AS b, sum(lends) AS l, sum(same) AS s FROM events GROUP BY key, date),
+    running AS (
+        SELECT key, date, sum(b) OVER so_far * sum(l) OVER so_far - sum(s) OVER so_far AS pairs
+        FROM daily WINDOW so_far AS (PARTITION BY key ORDER BY date)
+    ), added AS (
+        SELECT date, pairs - lag(pairs, 1, 0) OVER (PARTITION BY key ORDER BY date) AS pairs FROM running
+    )
+    SELECT date, sum(pairs)::BIGINT AS pairs FROM added GROUP BY date
+"""
+
+_PAIRS = """
+    SELECT b.q, l.q AS lender, b.date, l.date AS lender_date, least(b.floor, l.floor) AS score, '{kind}' AS kind
+    FROM {borrowers} AS b JOIN {lenders} AS l USING (key)
+    WHERE NOT l.cut AND b.q <> l.q AND {which}
+"""
+
+_NEW = """
+    SELECT greatest(date, lender_date) AS date, q, lender, kind, score FROM ({pairs})
+    WHERE greatest(date, lender_date) >= $since
+"""
+
+
+class Parties(NamedTuple):
+    """Borrowers of one kind of association, and its lenders within the bound.
+
+    Attributes:
+        kind: click or relevance.
+        borrowers: key, q, date, floor.
+        lenders: the same, and cut: whether the bound leaves it out.
+    """
+
+    kind: str
+    borrowers: Relation
+    lenders: Relation
+
+
+def bounded(connection: duckdb.DuckDBPyConnection, keys: Keys, queries: Relation, most: int) -> list[Parties]:
+    """Say who may lend; `most` 0 leaves nobody out.
+
+    Args:
+        connection: holds the relations.
+        keys: who could lend.
+        queries: `algorithm.Numbers.queries`.
+        most: lenders of a key.
+    """
+    bound = {"most": most or 1 << 62}
+    kinds = (("click", keys.click_borrowers, keys.click_lenders), ("relevance", keys.relevance, keys.relevance))
+    return [
+        Parties(kind, borrowers, keep(connection, _LENDERS, bound, lenders=lenders, queries=queries))
+        for kind, borrowers, lenders in kinds
+    ]
+
+
+def cut_by_date(connection: duckdb.DuckDBPyConnection, parties: Iterable[Parties]) -> dict[date, int]:
+    """How many associations the bound costs, by the date that they would have."""
+    counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in parties)
+    found = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
+    return {day: pairs for day, pairs in found if pairs}
+
+
+def pairs_since(parties: Iterable[Parties], wide: Relation) -> str:
+    """SQL of the associations with a date of `$since` or later: date, q, lender, kind and score, in that order.
+
+    One of the two queries is that new: new ones borrow of all, old ones of new ones.
+
+    Args:
+        parties: of each kind.
+        wide: relevance pairs without a common key: q, lender, date, lender_date, score.
+    """
+    which = ("b.date >= $since", "b.date < $since AND l.date >= $since")
+    made = [_PAIRS.format(**each._asdict(), which=new) for each in parties for new in which]
+    everything = " UNION ALL ".join([*made, f"SELECT *, 'relevance' AS kind FROM {wide}"])
+    return f"{_NEW.format(pairs=everything)} ORDER BY date, q, kind, lender"

@@ -1,0 +1,234 @@
+"""What each day of the log says about a query and a document, and which queries it is the first to hold.
+
+A day's impressions, without repeats and bots, are added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.mine.days import Days, chained, digests
+from darklode.schemas.mining import ClickSettings, LogSettings
+from darklode.schemas.tables import TABLES
+
+EVIDENCE = Stage("click_evidence", 1, ("impressions", "click_model"), ("click_evidence",))
+
+ROWS = 1 << 19
+
+# Places that the click model has not seen count as the nearest one above; a click without a place as the first one.
+EVIDENCE_OF_A_DAY = """
+    WITH clicked AS (
+        SELECT tenant, search_id, max(position) AS lowest FROM {people} WHERE clicked GROUP BY tenant, search_id
+    ), placed AS (
+        SELECT p.*, NOT $skipped OR p.clicked OR coalesce(p.position < c.lowest, false) AS exposed,
+               coalesce(p.position, 1) AS place
+        FROM {people} p LEFT JOIN clicked c USING (tenant, search_id)
+    )
+    SELECT p.tenant, CAST($day AS DATE) AS date, query_id, doc_id,
+           count(*) FILTER (exposed) AS exposures,
+           count(*) FILTER (clicked) AS clicks,
+           count(*) FILTER (clicked AND coalesce(dwell_seconds >= $dwell, true)) AS satisfied,
+           CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected
+    FROM placed p
+    ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.place >= m.position
+    GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id
+"""
+
+LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, query_id, doc_id)"
+
+
+def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings) -> None:
+    """Sum up each day's impressions by query and document; a day whose impressions stand is not read again.
+
+    Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
+    """
+    days = tables.by_day("impressions", "timestamp")
+    model = digest(tables.parts("click_model"))
+    totals: list[dict[str, object]] = []
+    contains: dict[str, list[str]] = {}
+    for number, (day, mark) in enumerate(digests(days).items()):
+        with output.unit(day, key_of(mark, model)) as unit:
+            if not unit.done:
+                _day(tables.of("impressions", days[day]), output, unit, day, click, logs)
+                unit.facts["contains"] = _contains(output, unit, day)
+        totals.append(unit.facts)
+        output.progress(number + 1, len(days), day)
+        contains[day] = unit.facts["contains"]
+    output.facts["contains"] = contains
+    output.count(_step(totals))
+
+
+def _contains(output: Output, unit: Unit, day: str) -> list[str]:
+    """Digests of earlier versions of the day's evidence to which this one only adds: nobody has to look for losses."""
+    earlier = output.earlier("click_evidence")
+    parts = earlier.by_day("click_evidence").get(day) if earlier else None
+    if not earlier or not parts:
+        return []
+    with earlier.of("click_evidence", parts).connect() as connection:
+        connection.register("present", output.written(unit, "click_evidence"))
+        lost = connection.sql(LOST).fetchall()[0][0]
+    known: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
+    return [] if lost else [*known, digests({day: parts})[day]]
+
+
+def _day(tables: Tables, output: Output, unit: Unit, day: str, click: ClickSettings, logs: LogSettings) -> None:
+    with tables.connect() as connection:
+        exposures = Exposures.of(connection, view(connection, tables, "impressions"), logs)
+        bots = exposures.caught(connection)
+        given = {"day": day, "skipped": click.negatives == "skipped", "dwell": click.min_dwell_seconds}
+        for rows in pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, ROWS):
+            output.write("click_evidence", rows.cast(TABLES["click_evidence"].schema))
+        unit.facts |= _counts(connection, tables.rows("impressions"), exposures, bots)
+    if bots.num_rows:
+        said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
+        columns = {name: bots[name] for name in ("tenant", "id", "reason")} | {"payload": pa.array(said)}
+        output.reject("click_evidence", "impressions", columns)
+
+
+def _counts(
+    connection: duckdb.DuckDBPyConnection, rows: int, exposures: Exposures, bots: pa.Table
+) -> dict[str, object]:
+    counted = f"SELECT (SELECT count(*) FROM {exposures.shown}), (SELECT count(*) FROM {exposures.people})"
+    shown, kept = connection.sql(counted).fetchall()[0]
+    dropped: dict[str, int] = {}
+    for row in bots.to_pylist():
+        dropped[row["reason"]] = dropped.get(row["reason"], 0) + row["rows"]
+    return {"rows": rows, "repeats": rows - shown, "bots": dropped, "kept": kept}
+
+
+def _step(totals: list[dict[str, object]]) -> FunnelStep:
+    """The days' counts as one step. Units keep them as facts, so that days not read again count as well."""
+    dropped: dict[str, int] = {}
+    for facts in totals:
+        reasons = {"repeated, or a click joined to its impression": facts["repeats"], **facts["bots"]}  # type: ignore[dict-item]
+        for reason, rows in reasons.items():
+            dropped[reason] = dropped.get(reason, 0) + int(rows)  # type: ignore[call-overload]
+    sums = {name: sum(int(facts[name]) for facts in totals) for name in ("rows", "kept")}  # type: ignore[call-overload]
+    left = {reason: rows for reason, rows in sorted(dropped.items()) if rows}
+    return FunnelStep("click_evidence", "impressions", sums["rows"], "impressions", sums["kept"], left)
+
+
+BOT_EXPOSURES = 50
+"""Exposures from which a session's share of clicks can tell a bot."""
+
+SHOWN = """
+    SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,
+           max(dwell_seconds) AS dwell_seconds, min(session_id) AS session_id, min(timestamp) AS time
+    FROM {impressions} GROUP BY tenant, search_id, query_id, doc_id
+"""
+
+# A session without a name is nobody's: nothing can be said of how much one user searched.
+BOTS = """
+    WITH hasty AS (
+        SELECT tenant, session_id, 'bot: too many searches a minute' AS reason
+        FROM {shown} WHERE session_id IS NOT NULL AND $per_minute > 0
+        GROUP BY tenant, session_id, time_bucket(INTERVAL 1 MINUTE, time)
+        HAVING count(DISTINCT search_id) > $per_minute
+    ), greedy AS (
+        SELECT tenant, session_id, 'bot: clicks on everything' AS reason
+        FROM {shown} WHERE session_id IS NOT NULL AND $click_share > 0
+        GROUP BY tenant, session_id
+        HAVING count(*) >= $exposures AND count(*) FILTER (clicked) >= $click_share * count(*)
+    )
+    SELECT tenant, session_id, max(reason) AS reason
+    FROM (FROM hasty UNION ALL FROM greedy) GROUP BY tenant, session_id
+"""
+
+CAUGHT = """
+    SELECT tenant, session_id AS id, reason, count(*) AS rows
+    FROM {shown} JOIN {bots} USING (tenant, session_id) GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Exposures:
+    """What a day's users were shown: one row per search and document.
+
+    A click that the log holds as a row of its own, and an event that it repeats, join the impression of their search.
+
+    Attributes:
+        shown: tenant, search_id, query_id, doc_id, position, clicked, dwell_seconds, session_id, time.
+        bots: tenant, session_id, reason.
+    """
+
+    shown: Relation
+    bots: Relation
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection, impressions: Relation, settings: LogSettings) -> Exposures:
+        """From the impressions of one day."""
+        limits = {
+            "per_minute": settings.bot_queries_per_minute,
+            "click_share": settings.bot_click_share,
+            "exposures": BOT_EXPOSURES,
+        }
+        shown = keep(connection, SHOWN, impressions=impressions)
+        return cls(shown, keep(connection, BOTS, limits, shown=shown))
+
+    @property
+    def people(self) -> str:
+        """SQL of the rows of `shown` that are no bot's."""
+        return f"(SELECT * FROM {self.shown} ANTI JOIN {self.bots} USING (tenant, session_id))"
+
+    def caught(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        """The bots' sessions: tenant, id, reason, rows (of `shown`)."""
+        found: pa.Table = connection.sql(CAUGHT.format(shown=self.shown, bots=self.bots)).to_arrow_table()
+        return found
+
+    def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Give the rows' memory back."""
+        drop(connection, self.shown, self.bots)
+
+
+LOG_QUERIES_STAGE = Stage("log_queries", 1, ("click_evidence", "impressions"), ("log_queries",))
+
+ROWS = 1 << 19
+
+FIRST_DAYS = """
+    CREATE TEMP TABLE first_days AS
+    SELECT tenant, query_id, min(date) AS date FROM click_evidence ANTI JOIN known USING (tenant, query_id)
+    GROUP BY tenant, query_id
+"""
+
+FIRST_ON = """
+    SELECT tenant, query_id, min(query) AS text, CAST($day AS DATE) AS date
+    FROM that_day SEMI JOIN (FROM first_days WHERE date = CAST($day AS DATE)) USING (tenant, query_id)
+    GROUP BY tenant, query_id ORDER BY tenant, query_id
+"""
+
+
+def log_queries(tables: Tables, output: Output) -> None:
+    """Write the queries that each day is the first to hold.
+
+    Which these are depends on all days before: a day that comes late is looked at with all that follow it.
+    """
+    days, shown = tables.by_day("click_evidence"), tables.by_day("impressions", "timestamp")
+    chain = chained(digests(days))
+    known: list[pa.Table] = [TABLES["log_queries"].empty()]
+    standing = [day for day, basis in chain.items() if output.stands(day, basis)]
+    for day in standing:
+        with output.unit(day, chain[day]) as unit:
+            known.append(output.written(unit, "log_queries"))
+    missing = [day for day in chain if day not in standing]
+    evidence = tables.of("click_evidence", [part for day in missing for part in days[day]])
+    with evidence.connect() as connection:
+        connection.register("known", pa.concat_tables(known).select(["tenant", "query_id"]))
+        connection.execute(FIRST_DAYS)
+        for day in missing:
+            with output.unit(day, chain[day]):
+                _write(connection, tables, output, day, shown)
+            output.progress(sum(part.rows for part in output.parts["log_queries"]), None, day)
+    rows = sum(part.rows for part in output.parts["log_queries"])
+    output.count(FunnelStep("log_queries", "impressions", tables.rows("impressions"), "queries", rows))
+
+
+def _write(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, day: str, shown: Days) -> None:
+    tables.of("impressions", shown[day]).view(connection, "that_day", "impressions")
+    for rows in pieces(connection, FIRST_ON, {"day": day}, ROWS):
+        output.write("log_queries", rows.cast(TABLES["log_queries"].schema))

@@ -1,0 +1,177 @@
+"""From evidence and associations to pairs: a night looks again only at the queries that its evidence touched.
+
+These are the queries with new evidence, and those that borrow from one whose own pairs changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.mine.days import Days, digests
+from darklode.pipeline.mine.multi_hop import loans_to, multi_hop, with_lenders
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.tables import TABLES
+
+PAIRS_STAGE = Stage(
+    "mined_pairs", 1, ("click_evidence", "log_queries", "relevance_evidence", "associations"), ("mined_pairs",)
+)
+
+ROWS = 1 << 19
+
+COLUMNS = ", ".join(TABLES["mined_pairs"].schema.names)
+
+CHANGED_DAYS = f"""
+    WITH before AS (FROM {{earlier}} SEMI JOIN {{wanted}} USING (tenant, query_id)),
+    changed AS (
+        (SELECT {COLUMNS} FROM before EXCEPT ALL SELECT {COLUMNS} FROM {{pairs}})
+        UNION ALL (SELECT {COLUMNS} FROM {{pairs}} EXCEPT ALL SELECT {COLUMNS} FROM before)
+    )
+    SELECT DISTINCT CAST(date AS VARCHAR) FROM changed
+"""
+
+PAIRS_OF_A_DAY = f"""
+    SELECT {COLUMNS} FROM {{earlier}} ANTI JOIN {{wanted}} USING (tenant, query_id) WHERE date = CAST($day AS DATE)
+    UNION ALL SELECT {COLUMNS} FROM {{pairs}} WHERE date = CAST($day AS DATE)
+    ORDER BY tenant, query_id, positive_id
+"""
+
+
+def mined_pairs(
+    tables: Tables, output: Output, hop: OneHop, *, most: int, contains: Mapping[str, Sequence[str]]
+) -> None:
+    """Pair each query with its positives by click and relevance, its own and those lent to it.
+
+    What the stage wrote before is kept for queries that nothing has touched since; the pairs are the same as if all
+    were made anew.
+
+    Args:
+        tables: what the stage reads.
+        output: takes `mined_pairs`, a partition a day.
+        hop: makes the queries' own pairs.
+        most: lenders of a query and kind; 0: all.
+        contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
+    """
+    days, mark = tables.by_day("click_evidence"), output.unit_key("all", "")
+    read = digests(days)
+    facts = output.earlier_facts
+    standing = output.earlier("mined_pairs") if facts.get("mark") == mark else None
+    news = None if standing is None else news_of(facts["read"], read, contains)
+    known = standing if standing is not None and news is not None else Tables.nothing("mined_pairs")
+    with tables.connect() as connection:
+        earlier = view(connection, known, "mined_pairs")
+        if news is None:
+            wanted = everything(connection, hop)
+        else:
+            delta = tables.of("click_evidence", [part for day in news.days for part in days[day]])
+            wanted = touched(connection, view(connection, delta, "click_evidence"), earlier, news, hop)
+        loans = loans_to(connection, wanted, before=hop.before)
+        one_hop = hop.pairs(connection, with_lenders(connection, wanted, loans))
+        pairs = multi_hop(connection, wanted, loans, one_hop, most=most, seed=hop.seed)
+        _write(connection, output, known.by_day("mined_pairs"), earlier=earlier, wanted=wanted, pairs=pairs)
+    output.facts |= {"mark": mark, "read": read}
+    rows = sum(part.rows for part in output.parts["mined_pairs"])
+    output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
+
+
+def _write(connection: duckdb.DuckDBPyConnection, output: Output, known: Days, **relations: Relation) -> None:
+    """Write the days in which a pair came, went or changed; keep the others as they are.
+
+    Args:
+        connection: holds the relations.
+        output: takes `mined_pairs`.
+        known: the days of the earlier pairs.
+        relations: the `earlier` pairs, the queries that are `wanted` anew, and their `pairs`.
+    """
+    changed = {day for (day,) in connection.sql(CHANGED_DAYS.format(**relations)).fetchall()}
+    for day in sorted({*known, *changed}):
+        if day in changed:
+            for rows in pieces(connection, PAIRS_OF_A_DAY.format(**relations), {"day": day}, ROWS):
+                output.write("mined_pairs", rows.cast(TABLES["mined_pairs"].schema), day)
+        else:
+            for part in known[day]:
+                output.keep("mined_pairs", part)
+        output.progress(sum(part.rows for part in output.parts["mined_pairs"]), None, day)
+
+
+EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
+
+SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
+
+# A lender changed when what it lends did, or when the day from which on it lends did: a late day can make a query
+# older. Its relevance negative goes when somebody clicks on it.
+CHANGED = """
+    WITH before AS (
+        SELECT tenant, query_id, positive_id, negative_id, date
+        FROM {earlier} SEMI JOIN {seen} USING (tenant, query_id) WHERE source = 'click_one_hop'
+    ), differ AS (
+        (SELECT tenant, query_id, positive_id, negative_id, date FROM {click} EXCEPT FROM before)
+        UNION ALL
+        (FROM before EXCEPT SELECT tenant, query_id, positive_id, negative_id, date FROM {click})
+    )
+    SELECT DISTINCT tenant, query_id FROM (
+        SELECT tenant, query_id FROM differ
+        UNION ALL
+        SELECT tenant, query_id FROM log_queries WHERE list_contains($days, CAST(date AS VARCHAR))
+        UNION ALL
+        SELECT r.tenant, r.query_id FROM relevance_evidence r JOIN {delta} d
+          ON d.tenant = r.tenant AND d.query_id = r.query_id AND d.doc_id = r.negative_id AND d.clicks > 0
+    )
+"""
+
+TOUCHED = """
+    SELECT tenant, query_id FROM (
+        SELECT tenant, query_id FROM {seen}
+        UNION
+        SELECT DISTINCT a.tenant, a.query_id FROM associations a SEMI JOIN {changed} c
+          ON c.tenant = a.tenant AND c.query_id = a.associated_query_id
+    ) SEMI JOIN (FROM log_queries WHERE date < CAST($before AS DATE)) USING (tenant, query_id)
+"""
+
+
+@dataclass(frozen=True)
+class News:
+    """What came since the pairs were last made: days that are new, or to whose evidence something was added."""
+
+    days: tuple[str, ...]
+
+
+def news_of(before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]) -> News | None:
+    """Compare the days' digests; None where evidence went away, so that everything has to be made anew.
+
+    Args:
+        before: digest of each day's evidence when the pairs were last made.
+        now: the same now.
+        contains: by day, the digests of earlier versions that the present one only adds to.
+    """
+    lost = [day for day, digest in before.items() if now.get(day) != digest and digest not in contains.get(day, ())]
+    return None if lost else News(tuple(day for day, digest in now.items() if before.get(day) != digest))
+
+
+def everything(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
+    """All queries: tenant and query_id."""
+    return keep(connection, EVERYTHING, {"before": hop.before})
+
+
+def touched(
+    connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: News, hop: OneHop
+) -> Relation:
+    """The queries whose pairs may have changed, as tenant and query_id: too many do no harm, too few would.
+
+    Args:
+        connection: with the tables that `hop` reads, and associations.
+        delta: `click_evidence` of the days in `news`.
+        earlier: the pairs as they were made last.
+        news: what came since then.
+        hop: makes the touched queries' own pairs, to see which of them lend something else now.
+    """
+    seen = keep(connection, SEEN, {"before": hop.before}, delta=delta)
+    one_hop = hop.pairs(connection, seen)
+    days = {"days": list(news.days)}
+    changed = keep(connection, CHANGED, days, earlier=earlier, seen=seen, delta=delta, click=one_hop.click)
+    found = keep(connection, TOUCHED, {"before": hop.before}, seen=seen, changed=changed)
+    drop(connection, seen, changed, *one_hop)
+    return found

@@ -1,0 +1,44 @@
+"""Planners, a file each: a kind's settings, how it is built and what it lacks here."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.schemas.mining import PlannerSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Tables
+    from darklode.pipeline.mine.planners.port import Planner
+    from darklode.schemas.settings import CacheSettings
+
+
+class PlannerKind(PlannerSettings):
+    """Settings of one kind of planner, and how they become a planner.
+
+    Attributes:
+        LEARNS: whether it plans by `planner_terms`, which the stage `fit_planner` learns from documents and log.
+    """
+
+    LEARNS: ClassVar[bool] = False
+
+    @abstractmethod
+    def planner(self, learned: Tables, cache_settings: CacheSettings) -> Planner:
+        """The planner.
+
+        Args:
+            learned: `planner_terms`; without rows for a kind that does not learn.
+            cache_settings: where a planner that pays per query keeps its replies.
+        """
+
+
+def planner_kind(settings: PlannerSettings) -> PlannerKind:
+    """The settings as the kind that they are.
+
+    Raises:
+        SettingsError: what another package registered under this name is no `PlannerKind`.
+    """
+    if not isinstance(settings, PlannerKind):
+        raise SettingsError(f"planner.kind {settings.kind}: {type(settings).__name__} must be a PlannerKind")
+    return settings

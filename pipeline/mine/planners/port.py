@@ -1,0 +1,122 @@
+"""The planner as a port, a query's terms and how important each is (ScalingNote, 4.1.1), and the stage that asks it.
+
+Terms are words that can be important: what queries and documents are compared by.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.terms import Analyzer
+from darklode.schemas.mined_tables import QUERY_TERMS
+
+
+class Planner(Protocol):
+    """Gives term importances.
+
+    Attributes:
+        version: names all that can change an importance.
+    """
+
+    version: str
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """All that can change an importance, for fingerprints."""
+        return {"planner": self.version}
+
+    def terms(self, queries: pa.Table) -> pa.Table:
+        """Rows of `query_terms` for rows of tenant, query_id and text, in their order, each term of a query once."""
+        ...
+
+
+_VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)(?![\w.]*\d)", re.I)
+_SHORT_NUMBER = re.compile(r"\d{1,2}")
+
+
+class Tokens:
+    """Texts to terms of one word.
+
+    Stop words are left out, and so are numbers of one or two digits: "2 days" is about days. Longer ones (error 429)
+    and codes (pel-1402: pel, 1402) are terms; a version number is a single one, without its v. Words are stemmed
+    (English), so that plural and singular meet; scripts without spaces become pairs of characters.
+
+    Args:
+        every_word: stop words and short numbers are terms, too.
+    """
+
+    def __init__(self, *, every_word: bool = False) -> None:
+        self._analyzer = Analyzer(stop_words=not every_word)
+        self._every_word = every_word
+
+    def of(self, text: str) -> list[str]:
+        """The terms, in order."""
+        return [term for piece in self._pieces(text) for term in piece]
+
+    def _pieces(self, text: str) -> Iterator[list[str]]:
+        end = 0
+        for match in _VERSION.finditer(text) if "." in text else ():
+            yield self._words(text[end : match.start()])
+            yield [match[1]]
+            end = match.end()
+        yield self._words(text[end:])
+
+    def _words(self, text: str) -> list[str]:
+        found = self._analyzer.tokenize(text)
+        return found if self._every_word else [word for word in found if not _SHORT_NUMBER.fullmatch(word)]
+
+
+Plan = Callable[[str, str], Mapping[str, float]]
+"""Term → importance, of a tenant and a query's text."""
+
+
+def planned(queries: pa.Table, plan: Plan) -> pa.Table:
+    """Rows of `query_terms` for rows of tenant, query_id and text, a query's terms in the order that `plan` gives."""
+    places: list[int] = []
+    terms: list[str] = []
+    importances: list[float] = []
+    texts = zip(queries["tenant"].to_pylist(), queries["text"].to_pylist(), strict=True)
+    for place, (tenant, text) in enumerate(texts):
+        found = plan(tenant, text)
+        places += [place] * len(found)
+        terms += found
+        importances += found.values()
+    rows = pa.array(places, pa.int64())
+    named = {name: queries[name].take(rows) for name in ("tenant", "query_id")}
+    return QUERY_TERMS.rows(named | {"term": terms, "importance": pa.array(importances, pa.float32())})
+
+
+PLAN_QUERIES = Stage("plan_queries", 1, ("log_queries",), ("query_terms",))
+
+QUERIES_AT_ONCE = 50_000
+
+
+def plan_queries(tables: Tables, output: Output, *, planner: Planner) -> None:
+    """Write the importance of each query's terms, by tenant and query; each part of `log_queries` is a unit.
+
+    A part holds the queries of one date, so a night asks about its own; with another planner all are asked anew.
+    """
+    parts = tables.parts("log_queries")
+    planned = 0
+    for done, part in enumerate(parts):
+        with output.unit(part.sha256, basis=key_of(part.sha256, planner.version)) as unit:
+            if not unit.done:
+                unit.facts["planned"] = _part(tables.part(part), output, planner)
+        planned += unit.facts["planned"]
+        output.progress(done + 1, len(parts))
+    queries = tables.rows("log_queries")
+    dropped = {"no important term": queries - planned} if planned < queries else {}
+    output.count(FunnelStep("plan_queries", "queries", queries, "queries", planned, dropped))
+
+
+def _part(queries: pa.Table, output: Output, planner: Planner) -> int:
+    """Write the terms of a part's queries; the number of queries that have any."""
+    planned = 0
+    for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
+        rows = planner.terms(queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "text"]))
+        output.write("query_terms", rows)
+        planned += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
+    return planned

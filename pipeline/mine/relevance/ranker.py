@@ -1,0 +1,146 @@
+"""Tenants ready for ranking: their chunks, their retrievers and their judge."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.judge.pairs import ChunkTexts, pair_rows
+from darklode.pipeline.judge.port import Judge
+from darklode.pipeline.mine.relevance.ranking import Documents
+from darklode.pipeline.retrieve.encoders.deferred import release
+from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
+
+OPEN_CHUNKS = 1 << 21
+"""Tenants with so many chunks together stay open: what is fitted for one day serves the next."""
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """Who ranks.
+
+    Attributes:
+        judge_for: builds the judge of a tenant from its chunks.
+        retrievers: builds each retriever on a tenant's chunks, by name.
+        version: names the judge, the retrievers and the state of the documents that they see.
+    """
+
+    judge_for: Callable[[TenantChunks], Judge]
+    retrievers: Mapping[str, Factory]
+    version: str
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """All that can change what it finds."""
+        return {"version": self.version}
+
+
+@dataclass(frozen=True)
+class OpenTenant:
+    """One tenant, until `scratch` is closed.
+
+    Attributes:
+        chunks: the tenant's.
+        retrievers: over them.
+        judge: of them.
+        texts: theirs, by row.
+        scratch: what they need on disk.
+    """
+
+    chunks: TenantChunks
+    retrievers: list[Retriever]
+    judge: Judge
+    texts: ChunkTexts
+    scratch: ExitStack
+
+    @cached_property
+    def doc_ids(self) -> pa.StringArray:
+        """The documents' ids, sorted."""
+        return pc.unique(self._docs).sort()
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The documents, numbered in the order of their ids."""
+        of = pc.index_in(self._docs, self.doc_ids).to_numpy().astype(np.int64)
+        places = np.empty(len(of), np.int64)
+        places[pc.array_sort_indices(self.chunks.chunk_ids).to_numpy()] = np.arange(len(of))
+        return Documents(of, places, len(self.doc_ids))
+
+    def pairs(self, queries: pa.Table, query: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Table:
+        """Rows of `PAIRS` from rows of `queries` (query_id, query, query_hash) and of chunks, in their order."""
+        rows = pa.array(row)
+        ids = {
+            "query_id": queries["query_id"].take(pa.array(query)),
+            "chunk_id": pa.chunked_array([self.chunks.chunk_ids.take(rows)]),
+            "row": rows,
+        }
+        return pair_rows(pa.table(ids), self.chunks.tenant, queries, self.texts)
+
+    @property
+    def _docs(self) -> pa.StringArray:
+        return pa.concat_arrays([batch["doc_id"] for batch in self.chunks.scan(["doc_id"])])
+
+
+class Tenants:
+    """Opens tenants as they come up, and keeps those used last.
+
+    Args:
+        tables: holds `chunks`.
+        ranker: who ranks.
+    """
+
+    def __init__(self, tables: Tables, ranker: Ranker) -> None:
+        self._tables, self._ranker = tables, ranker
+        self._open: dict[str, OpenTenant] = {}
+        self._digests: set[str] = set()
+        self.judges: list[Judge] = []
+        """Every judge that was built, once."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for opened in self._open.values():
+            opened.scratch.close()
+        if self._ranker.retrievers and self._digests and error is None:
+            tidy_indexes(self._tables.url, self._digests)
+        release()
+
+    def get(self, tenant: str) -> OpenTenant | None:
+        """A tenant, or None where it has no chunks."""
+        opened = self._open.pop(tenant, None) or self._opened(tenant)
+        if opened is None:
+            return None
+        self._open[tenant] = opened  # the one used last comes last
+        while len(self._open) > 1 and sum(one.chunks.n for one in self._open.values()) > OPEN_CHUNKS:
+            self._open.pop(next(iter(self._open))).scratch.close()
+        return opened
+
+    def _opened(self, tenant: str) -> OpenTenant | None:
+        chunks = TenantChunks(self._tables, tenant)
+        if not chunks.n:
+            return None
+        self._digests.add(chunks.digest)
+        with ExitStack() as stack:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="darklode-relevance-")))
+            indexes = Bm25Indexes(index_root(self._tables.url, chunks.digest), chunks.digest, scratch)
+            corpus = Corpus(chunks.batches, chunks.n, scratch, indexes, chunks)
+            retrievers = [build(corpus) for build in self._ranker.retrievers.values()]
+            texts, judge = ChunkTexts(chunks, scratch / "chunks.arrow"), self._ranker.judge_for(chunks)
+            self.judges += [judge] if judge not in self.judges else []
+            return OpenTenant(chunks, retrievers, judge, texts, stack.pop_all())

@@ -1,0 +1,223 @@
+"""From the best documents of each retriever and a judge's replies to each query's positive and negative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.retrieve.retrievers.port import Retriever
+from darklode.schemas.mining import RelevanceSettings
+
+FIRST_DEPTH = 4
+"""Lists are first asked for with so many chunks for each document wanted, and where that is too short with
+`FURTHER` times as many."""
+FURTHER = 4
+CELLS = 1 << 23
+"""Longest lists are asked for in fewer queries at once: a search may hold so many hits."""
+FUSION = 60
+"""The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
+
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A tenant's documents as retrievers' chunks.
+
+    Attributes:
+        of: chunk row → number of its document, shape (n_chunks,).
+        places: chunk row → its place by chunk_id, shape (n_chunks,).
+        n: how many documents there are.
+    """
+
+    of: _Ints
+    places: _Ints
+    n: int
+
+    def first_chunks(self, docs: _Ints, most: int) -> tuple[_Ints, _Ints]:
+        """Rows of the first chunks of documents, and for each row its place in `docs`; -1 has none."""
+        starts = np.searchsorted(self._sorted, docs)
+        counts = np.minimum(np.searchsorted(self._sorted, docs, side="right") - starts, most)
+        begins = np.cumsum(counts) - counts
+        within = np.arange(counts.sum()) - np.repeat(begins, counts)
+        return np.repeat(np.arange(len(docs)), counts), self._order[np.repeat(starts, counts) + within]
+
+    @cached_property
+    def _order(self) -> _Ints:
+        return np.argsort(self.of, kind="stable")
+
+    @cached_property
+    def _sorted(self) -> _Ints:
+        return self.of[self._order]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Pairs to judge, by query, then chunk_id; all of shape (n_pairs,).
+
+    Attributes:
+        query: number of the query in the block.
+        row: row of the chunk.
+        doc: number of its document.
+        fused: the document's reciprocal-rank fusion over the retrievers, rounded so that no last bit decides.
+    """
+
+    query: _Ints
+    row: _Ints
+    doc: _Ints
+    fused: NDArray[np.float64]
+
+    def of(self, first: int, end: int) -> Candidates:
+        """Those of the queries from `first` up to `end`."""
+        start, stop = np.searchsorted(self.query, [first, end])
+        own = slice(int(start), int(stop))
+        return Candidates(self.query[own], self.row[own], self.doc[own], self.fused[own])
+
+
+def nominate(retrievers: Sequence[Retriever], texts: Sequence[str], documents: Documents, top: int) -> Candidates:
+    """The `top` best documents of each retriever for each query, as the chunks that each retriever ranks highest.
+
+    Args:
+        retrievers: at least one, over the tenant's chunks.
+        texts: of the queries of a block.
+        documents: whose chunks these are.
+        top: documents wanted of each retriever; fewer where it finds fewer.
+    """
+    lists = [_best(retriever, texts, documents, top) for retriever in retrievers]
+    query, row, rank = (np.concatenate(columns) for columns in zip(*lists, strict=True))
+    doc = documents.of[row]
+    _, member = np.unique(query * documents.n + doc, return_inverse=True)
+    sums: NDArray[np.float64] = np.bincount(member, 1 / (FUSION + rank)).astype(np.float64)
+    fused: NDArray[np.float64] = sums.round(12)[member]
+    _, once = np.unique(query * len(documents.of) + documents.places[row], return_index=True)
+    return Candidates(query[once], row[once], doc[once], fused[once])
+
+
+def _best(retriever: Retriever, texts: Sequence[str], documents: Documents, top: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Query, best chunk's row and rank of each of its best documents, whose ranks count from 1.
+
+    Lists grow for those queries alone whose chunks belong to too few documents.
+    """
+    n_chunks = len(documents.of)
+    depth, asked = min(n_chunks, FIRST_DEPTH * top), np.arange(len(texts))
+    found = []
+    while len(asked):
+        short = []
+        step = max(1, CELLS // depth)
+        for own in (asked[start : start + step] for start in range(0, len(asked), step)):
+            rows = retriever.search([texts[number] for number in own], depth).rows
+            query, row, rank = _first_of_each(rows, documents, top)
+            more = (np.bincount(query, minlength=len(own)) < top) & (rows[:, -1] >= 0) & (depth < n_chunks)
+            kept = ~more[query]
+            found.append((own[query[kept]], row[kept], rank[kept]))
+            short.append(own[more])
+        asked, depth = np.concatenate(short), min(n_chunks, FURTHER * depth)
+    query, row, rank = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return query, row, rank
+
+
+def _first_of_each(rows: _Ints, documents: Documents, top: int) -> tuple[_Ints, _Ints, _Ints]:
+    """From lists of chunk rows, shape (n_queries, depth): the first of each document, with the document's rank."""
+    query, place = np.nonzero(rows >= 0)
+    row = rows[query, place]
+    _, first = np.unique(query * documents.n + documents.of[row], return_index=True)
+    first.sort()
+    query, row = query[first], row[first]
+    rank = np.arange(len(query)) - np.searchsorted(query, query) + 1
+    within = rank <= top
+    return query[within], row[within], rank[within]
+
+
+_Floats = NDArray[np.float64]
+
+# The same draw on every machine and whatever else is drawn: the smallest hash, which is random enough.
+DRAWN = """
+    SELECT query, arg_min(place, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id))) AS place
+    FROM between_k_and_t GROUP BY query ORDER BY query
+"""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Documents with a score, by query, best first; all of shape (n_documents,).
+
+    Attributes:
+        query: number of the query in the block.
+        doc: number of the document.
+        score: the ranker's, 0 to 1: its best chunk's.
+        rank: from 1.
+    """
+
+    query: _Ints
+    doc: _Ints
+    score: _Floats
+    rank: _Ints
+
+
+def scores(replies: pa.Table) -> _Floats:
+    """Each reply's probability, 1 or 0 by the label where there is none, not a number where there is neither."""
+    known = pc.coalesce(replies["probability"].cast(pa.float64()), replies["relevant"].cast(pa.float64()))
+    return np.asarray(pc.fill_null(known, float("nan")).to_numpy())
+
+
+def ranked(candidates: Candidates, score: _Floats) -> Ranked:
+    """Order documents by their best chunk's score, then fused retrieval score, then doc_id.
+
+    A document without any readable reply has no rank.
+
+    Args:
+        candidates: the pairs judged; documents are numbered in the order of their ids.
+        score: of each pair, see `scores`.
+    """
+    read = np.flatnonzero(~np.isnan(score))
+    query, doc, fused, score = candidates.query[read], candidates.doc[read], candidates.fused[read], score[read]
+    by_document = np.lexsort((-score, doc, query))
+    query, doc, fused, score = query[by_document], doc[by_document], fused[by_document], score[by_document]
+    best = np.flatnonzero((np.diff(query, prepend=-1) != 0) | (np.diff(doc, prepend=-1) != 0))
+    order = best[np.lexsort((doc[best], -fused[best], -score[best], query[best]))]
+    query = query[order]
+    return Ranked(query, doc[order], score[order], np.arange(len(query)) - np.searchsorted(query, query) + 1)
+
+
+def positives(found: Ranked) -> _Ints:
+    """Places of the documents that rank first with a score above 0, one for a query at most."""
+    return np.flatnonzero((found.rank == 1) & (found.score > 0))
+
+
+def negatives(
+    connection: duckdb.DuckDBPyConnection,
+    found: Ranked,
+    names: tuple[str, pa.Array, pa.Array],
+    settings: RelevanceSettings,
+    seed: int,
+) -> tuple[_Ints, _Ints]:
+    """One document for each query that has more than K, drawn from the ranks after K up to T.
+
+    Args:
+        connection: any.
+        found: the ranking.
+        names: tenant, query_id of each number, doc_id of each number.
+        settings: K and T.
+        seed: of the draw.
+
+    Returns:
+        Queries, ascending, and the places of their documents in the ranking.
+    """
+    places = np.flatnonzero((found.rank > settings.top_k) & (found.rank <= settings.top_t))
+    tenant, query_ids, doc_ids = names
+    rows = {
+        "query": pa.array(found.query[places]),
+        "place": pa.array(places),
+        "query_id": query_ids.take(pa.array(found.query[places])),
+        "doc_id": doc_ids.take(pa.array(found.doc[places])),
+    }
+    connection.register("between_k_and_t", pa.table(rows))
+    drawn = connection.sql(DRAWN, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()
+    return drawn["query"].to_numpy(), drawn["place"].to_numpy()

@@ -1,0 +1,177 @@
+"""The stage that ranks documents for each query of the log: day by day, tenant by tenant, in blocks of queries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.judge.port import QUERY_BLOCK, Judge
+from darklode.pipeline.judge.session import JudgingSession, facts_of
+from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
+from darklode.pipeline.mine.relevance.ranking import Candidates, Ranked, negatives, nominate, positives, ranked, scores
+from darklode.schemas.mined_tables import RELEVANCE_EVIDENCE
+from darklode.schemas.mining import RelevanceSettings
+
+SEARCH_BLOCK = 1024
+
+NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE = "tenant has no documents", "no candidate", "no positive probability"
+
+_QUERIES = """
+    SELECT tenant, query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash
+    FROM that_day ORDER BY tenant, query_id
+"""
+
+
+RELEVANCE = Stage("relevance", 1, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
+"""The chunks are frozen for a while: `Ranker.version` names their state."""
+
+
+def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ranker: Ranker, seed: int) -> None:
+    """Write each query's best document by the ranker, and one drawn from between the top K and the top T.
+
+    Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is
+    worth its best chunk's probability (1 or 0 by the label where a reply has none). Equals go by fused retrieval
+    score, then doc_id. A document whose replies cannot be read has no rank, and a query where none has a probability
+    above 0 has no row. The ranker `none` writes nothing.
+
+    One unit is a day of `log_queries`: what a night adds is done, the rest stands as long as the day's queries
+    and `Ranker.version` do, whatever became of the documents. A tenant is opened once for all days where memory allows
+    (`OPEN_CHUNKS`); besides, memory follows a day's queries.
+
+    Args:
+        tables: holds `log_queries`, in parts of one day each, and `chunks`.
+        output: takes `relevance_evidence`, by day, tenant and query_id; its facts count positives without a negative.
+        settings: ranker, K and T.
+        ranker: its retrievers name the candidates, its judge scores them.
+        seed: of the draws.
+
+    Raises:
+        ValueError: the judge broke its contract, see `check_replies`.
+
+    Source: ScalingNote, 4.1.
+    """
+    if settings.ranker == "none":
+        return
+    total = tables.rows("log_queries")
+    session = JudgingSession(output, total, measure="queries")
+    with Tenants(tables, ranker) as tenants, session, tables.connect() as connection:
+        by_day = DayRanker(tenants, session, connection, settings, seed)
+        for day, parts in tables.by_day("log_queries").items():
+            basis = key_of(sorted(part.sha256 for part in parts), ranker.version)
+            session.unit(day, basis, partial(_day, tables, output, by_day, parts))
+        _record(output, session.counts, tenants.judges)
+
+
+def _day(tables: Tables, output: Output, by_day: DayRanker, parts: Sequence[Part]) -> Mapping[str, int]:
+    counts = Counter[str]()
+    _write(output, by_day.evidence(pa.concat_tables(tables.part(part) for part in parts), counts))
+    return counts
+
+
+def _write(output: Output, blocks: Iterable[pa.Table]) -> None:
+    waiting = RELEVANCE_EVIDENCE.empty()
+    for block in blocks:
+        waiting = pa.concat_tables([waiting, block])
+        if waiting.num_rows >= PART_ROWS:
+            output.write(RELEVANCE_EVIDENCE.name, waiting)
+            waiting = RELEVANCE_EVIDENCE.empty()
+    output.write(RELEVANCE_EVIDENCE.name, waiting)
+
+
+def _record(output: Output, counts: Counter[str], judges: Iterable[Judge]) -> None:
+    lost = {reason: counts[reason] for reason in (NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE) if counts[reason]}
+    output.count(FunnelStep("relevance", "queries", counts["queries"], "positives", counts["positives"], lost))
+    output.facts |= {"without_negative": counts["without_negative"], **facts_of(judges)}
+
+
+@dataclass(frozen=True)
+class DayRanker:
+    """What every day is ranked with.
+
+    Attributes:
+        tenants: the tenants' documents and judges.
+        session: where judges are waited for.
+        connection: any.
+        settings: K and T.
+        seed: of the draws.
+    """
+
+    tenants: Tenants
+    session: JudgingSession
+    connection: duckdb.DuckDBPyConnection
+    settings: RelevanceSettings
+    seed: int
+
+    def evidence(self, rows: pa.Table, counts: Counter[str]) -> Iterator[pa.Table]:
+        """Rows of `relevance_evidence`, by tenant and query_id, block by block.
+
+        Args:
+            rows: a day of `log_queries`.
+            counts: takes the counts of queries, of positives, of what is lost, and of positives `without_negative`.
+        """
+        self.connection.register("that_day", rows)
+        queries = self.connection.sql(_QUERIES).to_arrow_table().combine_chunks()
+        counts["queries"] += queries.num_rows
+        first = 0
+        for tenant in pc.value_counts(queries["tenant"]).to_pylist():
+            end = first + tenant["counts"]
+            opened = self.tenants.get(tenant["values"])
+            if opened is None:
+                counts[NO_DOCUMENTS] += tenant["counts"]
+            else:
+                for start in range(first, end, SEARCH_BLOCK):
+                    block = queries.slice(start, min(SEARCH_BLOCK, end - start))
+                    candidates = nominate(
+                        opened.retrievers, block["query"].to_pylist(), opened.documents, self.settings.top_t
+                    )
+                    found = ranked(candidates, self._scores(opened, block, candidates, start))
+                    yield self._chosen(opened, block, candidates, found, counts)
+            first = end
+
+    def _scores(self, opened: OpenTenant, block: pa.Table, candidates: Candidates, before: int) -> NDArray[np.float64]:
+        """Each pair's score by the judge, who sees `QUERY_BLOCK` queries at a time."""
+        found = [np.empty(0)]
+        for first in range(0, block.num_rows, QUERY_BLOCK):
+            some = candidates.of(first, first + QUERY_BLOCK)
+            ahead = before + first
+            self.session.tell(opened.judge, ahead)
+            if len(some.row):
+                pairs = opened.pairs(block, some.query, some.row)
+                found.append(scores(self.session.replies(opened.judge, pairs, ahead=ahead)))
+        return np.concatenate(found)
+
+    def _chosen(
+        self, opened: OpenTenant, block: pa.Table, candidates: Candidates, found: Ranked, counts: Counter[str]
+    ) -> pa.Table:
+        """The positives of a block and their negatives."""
+        best, query_ids = positives(found), block["query_id"].combine_chunks()
+        names = opened.chunks.tenant, query_ids, opened.doc_ids
+        asked, drawn = negatives(self.connection, found, names, self.settings, self.seed)
+        place = np.full(block.num_rows, -1)
+        place[asked] = drawn
+        negative = place[found.query[best]]
+        missing = negative < 0
+        searched = len(np.unique(candidates.query))
+        counts.update({"positives": len(best), "without_negative": int(missing.sum())})
+        counts.update({NO_CANDIDATE: block.num_rows - searched, NO_POSITIVE: searched - len(best)})
+        doc, score, negative = pa.array(found.doc), pa.array(found.score), pa.array(negative, mask=missing)
+        return RELEVANCE_EVIDENCE.rows(
+            {
+                "tenant": pa.repeat(opened.chunks.tenant, len(best)),
+                "query_id": query_ids.take(pa.array(found.query[best])),
+                "positive_id": opened.doc_ids.take(doc.take(pa.array(best))),
+                "positive_score": score.take(pa.array(best)),
+                "negative_id": opened.doc_ids.take(doc.take(negative)),
+                "negative_score": score.take(negative),
+            }
+        )

@@ -1,0 +1,120 @@
+"""Cleaning the query log (DevRev-Search, 3.1): noise, length, language, exact duplicates, diversity, in this order.
+
+Each filter says of every query why it goes, or that it stays. What goes is in `rejects`; what is dropped because
+another query says the same names that query.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.personal_data import mask
+from darklode.pipeline.prepare.diversity import pick_representatives
+from darklode.pipeline.prepare.filters import (
+    FilterResult,
+    drop_duplicates,
+    drop_extremes,
+    drop_noise,
+    drop_other_languages,
+)
+from darklode.schemas.settings import CleanSettings
+from darklode.schemas.tables import CLEANED_QUERIES, RAW_QUERIES
+
+CLEAN = Stage("clean", 1, ("raw_queries",), ("cleaned_queries",))
+
+Filter = Callable[[pa.Table], FilterResult]
+
+
+def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int) -> None:
+    """Clean a query log.
+
+    Args:
+        tables: holds `raw_queries`.
+        output: takes `cleaned_queries` and `rejects`.
+        settings: which filters, how strict; `keep_all` lets every query through and only describes it.
+        seed: of the clustering.
+
+    Raises:
+        InputError: no query passed.
+    """
+    queries = _working_table(tables.read("raw_queries"), settings)
+    dropped: list[tuple[str, pa.Table]] = []
+    for number, (name, sieve) in enumerate(_filters(settings, seed)):
+        output.progress(number, 5)
+        queries, gone = _apply(f"clean.{name}", sieve(queries), output, settings.keep_all)
+        dropped.append((f"clean.{name}", gone))
+    if not queries.num_rows:
+        raise InputError("cleaning dropped every query; loosen the settings under clean, or pass --keep-all-queries")
+    for step, gone in name_survivors(dropped):
+        output.reject(step, RAW_QUERIES.name, {name: gone[name] for name in gone.column_names})
+    columns = {name: queries[name] for name in CLEANED_QUERIES.schema.names}
+    in_order = CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    output.write("cleaned_queries", in_order)
+
+
+def _filters(settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
+    return [
+        ("noise", lambda queries: drop_noise(queries, settings)),
+        ("length", lambda queries: drop_extremes(queries, settings)),
+        ("language", lambda queries: drop_other_languages(queries, settings)),
+        ("duplicates", lambda queries: drop_duplicates(queries, settings)),
+        ("diversity", lambda queries: pick_representatives(queries, settings, seed)),
+    ]
+
+
+def _working_table(raw: pa.Table, settings: CleanSettings) -> pa.Table:
+    text = pc.utf8_trim_whitespace(raw["text"])
+    if settings.mask_personal_data:
+        text = mask(text)
+    queries = raw.select(["tenant", "query_id"]).append_column("text", text)
+    return queries.append_column("n_represented", raw["count"]).append_column("n_words", count_words(text))
+
+
+def _apply(step: str, result: FilterResult, output: Output, keep_all: bool) -> tuple[pa.Table, pa.Table]:
+    """The queries that stay, and those that go as columns of `rejects`."""
+    if keep_all:
+        result = FilterResult.all_kept(result.queries)
+    kept, gone = credit(result), result.rejects()
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(gone["reason"]).to_pylist()}
+    before = result.queries.num_rows
+    output.count(FunnelStep(step, "queries", before, "queries", kept.num_rows, dict(sorted(counts.items()))))
+    return kept, gone
+
+
+def credit(result: FilterResult) -> pa.Table:
+    """The kept queries, each credited with the raw queries of those it stands for."""
+    kept = result.queries.filter(pc.invert(result.dropped))
+    lent = result.queries.filter(pc.is_valid(result.represented_by))
+    if not lent.num_rows:
+        return kept
+    by = result.represented_by.filter(pc.is_valid(result.represented_by))
+    loans = pa.table({"tenant": lent["tenant"], "query_id": by, "lent": lent["n_represented"]})
+    sums = loans.group_by(["tenant", "query_id"]).aggregate([("lent", "sum")])
+    rows = kept.select(["tenant", "query_id"]).append_column("row", pa.array(np.arange(kept.num_rows)))
+    joined = rows.join(sums, ["tenant", "query_id"]).sort_by("row")
+    total = pc.add(kept["n_represented"], pc.fill_null(joined["lent_sum"], 0))
+    return kept.set_column(kept.schema.get_field_index("n_represented"), "n_represented", total)
+
+
+def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+    """Rejects by step, each naming a query that was kept: one that went later passes its own representative on."""
+    later = pa.table(
+        {"tenant": pa.array([], pa.string()), "id": pa.array([], pa.string()), "by": pa.array([], pa.string())}
+    )
+    for step, gone in reversed(list(dropped)):
+        rows = gone.append_column("row", pa.array(np.arange(gone.num_rows)))
+        heirs = rows.join(later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
+        final = pc.coalesce(heirs["by"], heirs["represented_by"])
+        named = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
+        mine = named.select(["tenant", "id", "represented_by"]).rename_columns(["tenant", "id", "by"])
+        later = pa.concat_tables([later, mine.filter(pc.is_valid(mine["by"]))])
+        yield step, named
+
+
+def count_words(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Runs of characters between white space, per text; 0 for an empty one."""
+    return pc.cast(pc.count_substring_regex(text, r"\S+"), pa.int32())

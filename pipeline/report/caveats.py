@@ -1,0 +1,180 @@
+"""What whoever uses a run must know, read off its tables; of a mined run also how its newest day differs."""
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
+from darklode.pipeline.report import statistics
+from darklode.schemas.settings import Settings
+
+FEW_TEST_QUERIES = 50
+
+SMALL_TENANTS = """
+    SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
+    HAVING count(*) <= 2 * $1 ORDER BY tenant
+"""
+
+
+def caveats(tables: Tables, settings: Settings) -> list[str]:
+    """Sentences for the card and the screen; none where there is nothing to say.
+
+    Args:
+        tables: `views.all_tables` of a finished run.
+        settings: the run's settings.
+    """
+    found = [
+        _small(tables, settings.pool.search_depth),
+        _labels(tables),
+        _unreadable(tables),
+        _unjudged(tables),
+        _uncalibrated(tables),
+        _shown(tables),
+        _short(tables, settings.triplets.negatives),
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def _small(tables: Tables, depth: int) -> str:
+    tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
+    if not tenants:
+        return ""
+    named = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
+    return f"Lists of {depth} hold half or more of the chunks of {named}: recall at that depth says little there."
+
+
+def _labels(tables: Tables) -> str:
+    rows = {row["split"]: row for row in statistics.labels(tables).to_pylist()}
+    if "all" not in rows:
+        return ""
+    without, everything = rows["all"]["without_positives"], rows["all"]["queries"]
+    test = rows["test"]["with_positives"] if "test" in rows else 0
+    said = f"{without:,} of {everything:,} queries have no positive." if without else ""
+    few = f"Only {test} test queries have a positive: differences between systems will be noise."
+    return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
+
+
+def _unreadable(tables: Tables) -> str:
+    unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
+    return (
+        f"{unreadable:,} pairs have no readable verdict; they are neither positives nor negatives."
+        if unreadable
+        else ""
+    )
+
+
+def _unjudged(tables: Tables) -> str:
+    rows = [row for row in statistics.stopping(tables).to_pylist() if row["judged"] < row["pairs"]]
+    if not rows:
+        return ""
+    left = sum(row["pairs"] - row["judged"] for row in rows)
+    worst = max(rows, key=lambda row: row["missed_high"])
+    interval = f"{worst['missed_low']:.1%} to {worst['missed_high']:.1%}"
+    return (
+        f"{left:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may count them as "
+        f"not relevant. Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
+        f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. The audit knows the found "
+        "positives only, which favour what several retrievers rank high."
+    )
+
+
+def _uncalibrated(tables: Tables) -> str:
+    few = [row["tenant"] for row in statistics.calibration(tables).to_pylist() if row["ece"] is None]
+    if not few:
+        return ""
+    named = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
+    return (
+        f"Too few human labels of {named} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
+        f"probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not."
+    )
+
+
+def _shown(tables: Tables) -> str:
+    rows = tables.sql("SELECT labelled, shown FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
+    if not rows or not rows[0]["shown"]:
+        return ""
+    return (
+        f"Of {rows[0]['labelled']:,} pairs that people reviewed they could see the judge's verdict of "
+        f"{rows[0]['shown']:,}: such labels flatter the judge."
+    )
+
+
+def _short(tables: Tables, wanted: int) -> str:
+    short = sum(statistics.triplets(tables, wanted)["short_rows"].to_pylist())
+    return f"{short:,} triplets have fewer than {wanted} negatives; none were made up." if short else ""
+
+
+NO_NEGATIVE = "SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets"
+STRANGERS = """
+    SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
+    ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
+"""
+
+
+def mined_caveats(tables: Tables) -> list[str]:
+    """Sentences for the card and the screen; none where there is nothing to say.
+
+    Args:
+        tables: `views.all_tables` of a mined run.
+    """
+    found = [_without_text(tables), _without_negative(tables)]
+    return [sentence for sentence in found if sentence]
+
+
+def _without_text(tables: Tables) -> str:
+    pairs, (strangers,) = tables.rows("mined_pairs"), tables.sql(STRANGERS).to_pylist()
+    missing = strangers["pairs"]
+    if not missing:
+        return ""
+    all_of_them = f"None of {pairs:,} pairs has a triplet"
+    which = all_of_them if missing == pairs else f"{missing:,} of {pairs:,} pairs have no triplet"
+    return (
+        f"{which}: the documents hold no text for their positives, such as {strangers['example']!r}. The log's ids "
+        "must be the documents' doc_id (ingest.documents.columns.doc_id, logs.columns.doc_id)."
+    )
+
+
+def _without_negative(tables: Tables) -> str:
+    short = int(tables.sql(NO_NEGATIVE)["n"][0].as_py())
+    return f"{short:,} triplets have no negative; none was made up." if short else ""
+
+
+WATCHED = ("exposures", "clicks", "queries", "new_queries", "click_one_hop")
+NIGHTS = 7
+LEAST_NIGHTS = 3
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far one number of the newest day lies from its mean over up to seven days before; change is relative."""
+
+    date: str
+    measure: str
+    value: int
+    mean: float
+    change: float
+
+    def __str__(self) -> str:
+        return f"{self.measure} {self.value:,} against {self.mean:,.1f} ({self.change:+.0%})"
+
+
+def drift(nights: pa.Table) -> list[Drift]:
+    """Compare the newest day with the seven before it; nothing is said before there are three.
+
+    Args:
+        nights: `statistics.nights`, in order of the days.
+    """
+    rows: list[dict[str, Any]] = nights.to_pylist()
+    newest, before = rows[-1:], rows[-1 - NIGHTS : -1]
+    if len(before) < LEAST_NIGHTS:
+        return []
+    means = {measure: fmean(row[measure] for row in before) for measure in WATCHED}
+    return [
+        Drift(str(row["date"]), measure, row[measure], mean, row[measure] / mean - 1)
+        for row in newest
+        for measure, mean in means.items()
+        if mean
+    ]

@@ -1,0 +1,161 @@
+"""What changed between two runs: rows that came, went, and say something else now.
+
+Every function takes what `both` opens. Rows are the same row where their keys are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.schemas.tables import TABLES
+
+
+@dataclass(frozen=True)
+class TableComparison:
+    """A table that is compared: what its rows are called, and the value that tells whether one changed."""
+
+    what: str
+    table: str
+    value: str
+
+
+COMPARED = (
+    TableComparison("documents", "documents", "content_hash"),
+    TableComparison("chunks", "chunks", "content_hash"),
+    TableComparison("queries", "queries", "(text, split)"),
+    TableComparison("pool", "pool", "true"),
+    TableComparison("labels", "qrels", "relevance > 0"),
+    TableComparison("triplets", "triplets", "negative_ids"),
+)
+"""In data order. A label changed where its pair crossed over between relevant and not relevant."""
+
+_BOTH = """
+    FROM (SELECT {keys}, {value} AS value, true AS here FROM old_{table}) old
+    FULL JOIN (SELECT {keys}, {value} AS value, true AS here FROM new_{table}) new USING ({keys})
+"""
+
+_COUNTS = """
+    SELECT $1 AS what, count(old.here) AS before, count(new.here) AS after,
+           count(*) FILTER (new.here IS NULL) AS removed,
+           count(*) FILTER (old.here IS NULL) AS added,
+           count(*) FILTER (old.here AND new.here AND old.value IS DISTINCT FROM new.value) AS changed
+"""
+
+# Why only one run has a label: the first of these that holds, looking at the run that has none.
+_REASONS = """
+    WITH pairs AS (
+        SELECT tenant, query_id, chunk_id, old.here IS NULL AS came,
+               coalesce(new.relevance, old.relevance) > 0 AS positive
+        FROM (SELECT *, true AS here FROM old_qrels) old FULL JOIN (SELECT *, true AS here FROM new_qrels) new
+             USING (tenant, query_id, chunk_id)
+        WHERE old.here IS NULL OR new.here IS NULL
+    ), other AS (
+        SELECT pairs.*,
+               if(came, oq.query_id, nq.query_id) IS NULL AS no_query,
+               if(came, oc.chunk_id, nc.chunk_id) IS NULL AS no_chunk,
+               if(came, op.chunk_id, np.chunk_id) IS NULL AS no_candidate
+        FROM pairs
+        LEFT JOIN old_queries oq USING (tenant, query_id) LEFT JOIN new_queries nq USING (tenant, query_id)
+        LEFT JOIN old_chunks oc USING (tenant, chunk_id) LEFT JOIN new_chunks nc USING (tenant, chunk_id)
+        LEFT JOIN old_pool op USING (tenant, query_id, chunk_id)
+        LEFT JOIN new_pool np USING (tenant, query_id, chunk_id)
+    )
+    SELECT if(came, 'added', 'removed') AS labels,
+           CASE WHEN no_query THEN if(came, 'the query is new', 'the query is gone')
+                WHEN no_chunk THEN if(came, 'the chunk is new', 'the chunk is gone')
+                WHEN no_candidate THEN if(came, 'the pair came into the pool', 'the pair left the pool')
+                ELSE if(came, 'the verdict was null or not asked for', 'the verdict is null or was not asked for')
+           END AS why,
+           count(*) FILTER (positive) AS relevant, count(*) FILTER (NOT positive) AS not_relevant
+    FROM other GROUP BY ALL ORDER BY labels, count(*) DESC, why
+"""
+
+_FLIPPED = """
+    SELECT new.relevance > 0 AS relevant, q.text AS query, c.text AS chunk,
+           ov.probability AS before, nv.probability AS after, new.tenant, new.query_id, new.chunk_id
+    FROM old_qrels old JOIN new_qrels new USING (tenant, query_id, chunk_id)
+    JOIN new_queries q USING (tenant, query_id) JOIN new_chunks c USING (tenant, chunk_id)
+    LEFT JOIN old_verdicts ov USING (tenant, query_id, chunk_id)
+    LEFT JOIN new_verdicts nv USING (tenant, query_id, chunk_id)
+    WHERE (old.relevance > 0) <> (new.relevance > 0)
+    QUALIFY row_number() OVER (
+        PARTITION BY new.relevance > 0
+        ORDER BY abs(nv.probability - ov.probability) DESC NULLS LAST, tenant, query_id, chunk_id
+    ) <= $n
+    ORDER BY relevant DESC, abs(nv.probability - ov.probability) DESC NULLS LAST, tenant, query_id, chunk_id
+"""
+
+_TEXTS = {
+    "documents": "coalesce(title, doc_id) AS text",
+    "chunks": "text",
+    "queries": "concat(text, ' [', split, ']') AS text",
+    "triplets": "concat(left(query, 30), ' → ', left(positive, 30), ' ≠ ', left(negatives[1], 30)) AS text",
+}
+
+
+@contextmanager
+def both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with the tables of two runs that are compared, as old_<table> and new_<table>.
+
+    Args:
+        old: `views.all_tables` of the older run.
+        new: of the newer one.
+    """
+    with scratch() as connection:
+        for prefix, tables in (("old", old), ("new", new)):
+            for table in (*(one.table for one in COMPARED), "verdicts"):
+                tables.view(connection, f"{prefix}_{table}", table)
+        yield connection
+
+
+def counts(runs: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Rows before and after, removed, added and changed: a row for each of `COMPARED` that either run has."""
+    found = pa.concat_tables(runs.sql(_COUNTS + _joined(one), params=[one.what]).to_arrow_table() for one in COMPARED)
+    return found.filter(pc.greater(pc.add(found["before"], found["after"]), 0))
+
+
+def label_reasons(runs: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Why labels are there in one run only: counts of relevant and not relevant pairs."""
+    return runs.sql(_REASONS).to_arrow_table()
+
+
+def flipped(runs: duckdb.DuckDBPyConnection, n: int) -> pa.Table:
+    """Pairs whose label flipped, those now relevant first: at most `n` each, the largest shift of probability first.
+
+    before and after are the judge's probabilities, null where it gave none.
+    """
+    return runs.sql(_FLIPPED, params={"n": n}).to_arrow_table()
+
+
+def examples(runs: duckdb.DuckDBPyConnection, n: int) -> Iterator[tuple[str, pa.Table]]:
+    """At most `n` rows that came, went or changed, of each table that people can read, with the text before and after.
+
+    They are drawn by a hash of their key, so that the same runs show the same ones.
+    """
+    for one in COMPARED:
+        if one.what in _TEXTS:
+            yield one.what, runs.sql(_example(one), params={"n": n}).to_arrow_table()
+
+
+def _example(one: TableComparison) -> str:
+    keys = ", ".join(TABLES[one.table].key)
+    side = "SELECT {keys}, {value} AS value, {text}, true AS here FROM {run}_{table}"
+    given = {"keys": keys, "value": one.value, "text": _TEXTS[one.what], "table": one.table}
+    return f"""
+        SELECT CASE WHEN new.here IS NULL THEN 'removed' WHEN old.here IS NULL THEN 'added' ELSE 'changed' END AS how,
+               {keys}, old.text AS before, new.text AS after
+        FROM ({side.format(run="old", **given)}) old FULL JOIN ({side.format(run="new", **given)}) new USING ({keys})
+        WHERE old.value IS DISTINCT FROM new.value OR old.here IS NULL OR new.here IS NULL
+        QUALIFY row_number() OVER (PARTITION BY how ORDER BY md5(concat_ws('/', {keys})), {keys}) <= $n
+        ORDER BY how, {keys}
+    """
+
+
+def _joined(one: TableComparison) -> str:
+    return _BOTH.format(keys=", ".join(TABLES[one.table].key), value=one.value, table=one.table)

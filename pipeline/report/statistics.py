@@ -1,0 +1,286 @@
+"""Numbers about a run, each a small Arrow table: the dataset card, the report and the screen print them."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A question to the tables of a run.
+
+    Attributes:
+        query: SQL with ordered rows; `$1` stands for the parameter, where it takes one.
+    """
+
+    query: str
+
+    def __call__(self, tables: Tables, *parameters: object) -> pa.Table:
+        """The answer.
+
+        Args:
+            tables: `views.all_tables(run)`, or tables that hold those named in the query.
+            parameters: as the query takes them.
+        """
+        return tables.sql(self.query, parameters)
+
+
+JUDGES = """
+    SELECT judge_id, count(*) AS verdicts,
+           count(*) FILTER (relevant) AS relevant,
+           count(*) FILTER (NOT relevant) AS not_relevant,
+           count(*) FILTER (relevant IS NULL) AS unreadable
+    FROM {table} GROUP BY judge_id ORDER BY judge_id
+"""
+
+sizes = Statistic("""
+    WITH sizes AS (
+        SELECT tenant, 'documents' AS kind, count(*) AS n FROM documents GROUP BY tenant UNION ALL
+        SELECT tenant, 'chunks', count(*) FROM chunks GROUP BY tenant UNION ALL
+        SELECT tenant, 'raw_queries', count(*) FROM raw_queries GROUP BY tenant UNION ALL
+        SELECT tenant, 'queries', count(*) FROM queries GROUP BY tenant
+    )
+    SELECT tenant,
+           coalesce(CAST(sum(n) FILTER (kind = 'documents') AS BIGINT), 0) AS documents,
+           coalesce(CAST(sum(n) FILTER (kind = 'chunks') AS BIGINT), 0) AS chunks,
+           coalesce(CAST(sum(n) FILTER (kind = 'raw_queries') AS BIGINT), 0) AS raw_queries,
+           coalesce(CAST(sum(n) FILTER (kind = 'queries') AS BIGINT), 0) AS queries
+    FROM sizes GROUP BY tenant ORDER BY tenant
+""")
+"""Rows of documents, chunks, raw_queries and queries per tenant."""
+
+funnel = Statistic("SELECT * EXCLUDE (position) FROM funnel ORDER BY position, reason NULLS FIRST")
+"""The funnel in its order, without the position."""
+
+judges = Statistic(JUDGES.format(table="verdicts"))
+"""Verdicts per judge_id: relevant, not_relevant, unreadable."""
+
+members = Statistic(JUDGES.format(table="panel_verdicts"))
+"""`judges`, of each member of a panel."""
+
+calibration = Statistic("SELECT * FROM calibration ORDER BY tenant")
+"""`calibration`, by tenant."""
+
+reliability = Statistic("SELECT * FROM reliability ORDER BY tenant, bin")
+"""The reliability curve, by tenant and bin."""
+
+stopping = Statistic("SELECT * FROM stopping ORDER BY tenant")
+"""`stopping`: a row for each tenant, none where every pair was judged by setting."""
+
+pool_sizes = Statistic("""
+    WITH sizes AS (
+        SELECT count(pool.chunk_id) AS n FROM queries LEFT JOIN pool USING (tenant, query_id) GROUP BY tenant, query_id
+    )
+    SELECT count(*) AS queries, min(n) AS min, avg(n) AS mean, median(n) AS median, max(n) AS max
+    FROM sizes HAVING count(*) > 0
+""")
+"""Candidates per query, queries without any included: min, mean, median, max. No row where there are no queries."""
+
+pool_found_by = Statistic("""
+    SELECT len(retrievers) AS retrievers, count(*) AS candidates, count(*) / sum(count(*)) OVER () AS share
+    FROM pool GROUP BY len(retrievers) ORDER BY len(retrievers)
+""")
+"""Candidates by how many retrievers found them within the pool's depth, and their share of all (0 to 1)."""
+
+# The deviation is of whole numbers: stddev_pop's last digits hang on the order of the rows.
+labels = Statistic("""
+    WITH golden AS (
+        SELECT split, count(*) FILTER (relevance > 0) AS n
+        FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
+    )
+    SELECT coalesce(split, 'all') AS split, count(*) AS queries,
+           count(*) FILTER (n > 0) AS with_positives,
+           count(*) FILTER (n = 0) AS without_positives,
+           CAST(sum(n) AS BIGINT) AS positives,
+           avg(n) FILTER (n > 0) AS mean,
+           median(n) FILTER (n > 0) AS median,
+           sqrt(CAST(sum(n * n) FILTER (n > 0) * count(*) FILTER (n > 0)
+                     - sum(n) FILTER (n > 0) * sum(n) FILTER (n > 0) AS DOUBLE))
+               / nullif(count(*) FILTER (n > 0), 0) AS deviation
+    FROM golden GROUP BY ROLLUP (split) HAVING count(*) > 0
+    ORDER BY array_position(['train', 'validation', 'test'], golden.split) NULLS LAST
+""")
+"""Queries and positives per split, with a last row `all`.
+
+mean, median and deviation (population standard deviation) are of positives per query, over the queries that have
+any; null where none has. Source: DevRev-Search, A.1.
+"""
+
+triplets = Statistic("""
+    SELECT split, source, count(*) AS rows, count(DISTINCT (tenant, query_id)) AS queries,
+           avg(len(negatives)) AS mean_negatives, min(len(negatives)) AS min_negatives,
+           count(*) FILTER (len(negatives) < $1) AS short_rows,
+           CAST(sum($1 - least(len(negatives), $1)) AS BIGINT) AS missing_negatives
+    FROM triplets GROUP BY split, source
+    ORDER BY array_position(['train', 'validation'], split), source
+""")
+"""Triplets per split and source, and how far their negatives fall short of the parameter per positive."""
+
+audit_retrievers = Statistic("SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever")
+"""`audit_retrievers`: all tenants together first, the best recall first."""
+
+OVERLAP = """
+    PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
+"""
+
+
+def audit_overlap(tables: Tables) -> pa.Table:
+    """A matrix: of the positives that either of two retrievers found, the share that both found (Jaccard)."""
+    return tables.sql(OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")  # no columns, no pivot
+
+
+# Of mined runs.
+
+triplet_tiers = Statistic("""
+    SELECT source, split, tier, count(*) AS triplets, count(DISTINCT tenant || chr(0) || query_id) AS queries,
+           count(*) FILTER (len(negative_ids) = 0) AS without_negative
+    FROM triplets GROUP BY ALL ORDER BY ALL
+""")
+"""Triplets by source, split and tier."""
+
+triplet_sources = Statistic("""
+    SELECT source, count(*) AS triplets, count(*) FILTER (split = 'train') AS train,
+           count(*) FILTER (split = 'validation') AS validation,
+           count(*) FILTER (len(negative_ids) = 0) AS without_negative,
+           count(DISTINCT tenant || chr(0) || query_id) AS queries
+    FROM triplets GROUP BY source ORDER BY source
+""")
+"""Triplets by source."""
+
+nights = Statistic("""
+    WITH evidence AS (
+        SELECT date, sum(exposures) AS exposures, sum(clicks) AS clicks, count(DISTINCT query_id) AS queries
+        FROM click_evidence GROUP BY date
+    ), news AS (SELECT date, count(*) AS new_queries FROM log_queries GROUP BY date),
+    pairs AS (
+        SELECT date, count(*) FILTER (source = 'click_one_hop') AS click_one_hop,
+               count(*) FILTER (source = 'click_multi_hop') AS click_multi_hop,
+               count(*) FILTER (source = 'relevance_one_hop') AS relevance_one_hop,
+               count(*) FILTER (source = 'relevance_multi_hop') AS relevance_multi_hop
+        FROM mined_pairs GROUP BY date
+    )
+    SELECT date, CAST(exposures AS BIGINT) AS exposures, CAST(clicks AS BIGINT) AS clicks, queries,
+           coalesce(new_queries, 0) AS new_queries, coalesce(click_one_hop, 0) AS click_one_hop,
+           coalesce(click_multi_hop, 0) AS click_multi_hop, coalesce(relevance_one_hop, 0) AS relevance_one_hop,
+           coalesce(relevance_multi_hop, 0) AS relevance_multi_hop
+    FROM evidence LEFT JOIN news USING (date) LEFT JOIN pairs USING (date) ORDER BY date
+""")
+"""What each day of the log held, and the pairs that it was the first to give."""
+
+confirmed = Statistic("""
+    SELECT source, judge_id, count(*) AS looked_at, count(*) FILTER (relevant) AS confirmed,
+           count(*) FILTER (NOT relevant) AS refuted, count(*) FILTER (relevant IS NULL) AS unreadable,
+           count(*) FILTER (relevant) / nullif(count(relevant), 0) AS share
+    FROM mined_verdicts GROUP BY source, judge_id ORDER BY source, judge_id
+""")
+"""What share of the pairs that the judge looked at it confirms, by source."""
+
+lenders = Statistic("""
+    WITH lenders AS (SELECT kind, count(*) AS n FROM associations GROUP BY tenant, query_id, kind)
+    SELECT kind, count(*) AS queries, CAST(sum(n) AS BIGINT) AS associations, avg(n) AS mean, max(n) AS max,
+           CAST(sum(CASE WHEN $1 > 0 THEN greatest(n - $1, 0) ELSE 0 END) AS BIGINT) AS beyond_the_cap
+    FROM lenders GROUP BY kind ORDER BY kind
+""")
+"""How many queries have lenders, how many, and how many are beyond the cap that the parameter names (0: no cap)."""
+
+# ScalingNote, Table 1, for each tier with all that it holds. Words are counted once, at the smallest tier with them.
+tiers = Statistic("""
+    WITH tiers AS (FROM (VALUES (1, 'small'), (2, 'median'), (3, 'large')) AS t(size, tier)),
+    sized AS (SELECT size, tenant, query, positive_id AS doc_id FROM triplets JOIN tiers USING (tier)),
+    named AS (SELECT tenant, doc_id, min(size) AS size FROM sized GROUP BY tenant, doc_id),
+    texts AS (
+        SELECT size, count(*) AS documents, count(title) AS titles, count(text) AS texts,
+               sum(len(string_split_regex(trim(title), '\\s+'))) AS title_words,
+               sum(len(string_split_regex(trim(text), '\\s+'))) AS text_words
+        FROM named JOIN documents USING (tenant, doc_id) GROUP BY size
+    ), asked AS (SELECT size, count(*) AS pairs, sum(len(string_split(query, ' '))) AS words FROM sized GROUP BY size),
+    held AS (
+        SELECT t.size, t.tier, CAST(sum(documents) AS BIGINT) AS documents,
+               sum(title_words) / nullif(sum(titles), 0) AS words_per_title,
+               sum(text_words) / sum(texts) AS words_per_text
+        FROM tiers t JOIN texts x ON x.size <= t.size GROUP BY t.size, t.tier
+    ), searched AS (
+        SELECT t.size, CAST(sum(pairs) AS BIGINT) AS pairs, sum(words) / sum(pairs) AS words_per_query
+        FROM tiers t JOIN asked a ON a.size <= t.size GROUP BY t.size
+    )
+    SELECT tier, documents, pairs, words_per_title, words_per_text, words_per_query
+    FROM held JOIN searched USING (size) ORDER BY size
+""")
+"""The statistics of ScalingNote's Table 1 for each tier; a larger tier holds the smaller ones."""
+
+# Of validated runs.
+
+
+def _spread(name: str, digits: int = 3) -> str:
+    """A figure with its interval, as text; the figure alone where it has no interval."""
+    number = f"%.{digits}f"
+    return f"""
+        CASE WHEN {name}_low IS NOT NULL
+             THEN printf('{number} ({number}–{number})', {name}, {name}_low, {name}_high)
+             WHEN {name} IS NOT NULL THEN printf('{number}', {name}) END AS {name}
+    """
+
+
+_FIGURES = f"""
+    labelled, queries, {_spread("precision")}, {_spread("recall")}, {_spread("missed", 0)}, {_spread("kappa")}
+"""
+
+validated = Statistic(f"""
+    SELECT {_FIGURES}, {_spread("sample_kappa")}, {_spread("weighted_kappa")}, null_rate
+    FROM validation WHERE tenant IS NULL AND retriever IS NULL
+""")
+"""The figures of the whole run with their 95 % intervals, as text; no row where nothing was validated."""
+
+validated_by_tenant = Statistic(
+    f"SELECT tenant, {_FIGURES}, null_rate FROM validation WHERE tenant IS NOT NULL ORDER BY tenant"
+)
+"""`validated`, of each tenant where there are several."""
+
+validated_by_retriever = Statistic(
+    f"SELECT retriever, {_FIGURES} FROM validation WHERE retriever IS NOT NULL ORDER BY retriever"
+)
+"""`validated`, of the pairs that each retriever found."""
+
+confusion = Statistic("""
+    SELECT judge, relevant, not_relevant FROM (
+        SELECT 0 AS place, 'relevant' AS judge, true_positives AS relevant, false_positives AS not_relevant, *
+        FROM validation UNION ALL BY NAME
+        SELECT 1 AS place, 'not relevant' AS judge, false_negatives AS relevant, true_negatives AS not_relevant, *
+        FROM validation UNION ALL BY NAME
+        SELECT 2 AS place, 'no verdict' AS judge, unread_relevant AS relevant, unread_not_relevant AS not_relevant, *
+        FROM validation WHERE unread_relevant + unread_not_relevant > 0
+    ) WHERE tenant IS NULL AND retriever IS NULL ORDER BY place
+""")
+"""What the judge said of the labelled pairs (rows), against what people did (columns)."""
+
+fitted_thresholds = Statistic("""
+    SELECT coalesce(tenant, 'all') AS tenant, threshold, kappa, fitted_threshold, fitted_kappa, cross_validated_kappa
+    FROM validation WHERE retriever IS NULL AND fitted_threshold IS NOT NULL ORDER BY validation.tenant NULLS FIRST
+""")
+"""The threshold in force and the one that fits people best, of all and by tenant; no row where none was fitted."""
+
+reviewers = Statistic("""
+    SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, alike, kappa, kappa_low, kappa_high,
+           alpha, alpha_low, alpha_high
+    FROM reviewer_agreement ORDER BY reviewer_agreement.reviewer NULLS LAST, other
+""")
+"""`reviewer_agreement`: each two, then all."""
+
+disagreements = Statistic("""
+    SELECT d.kind, d.tenant, q.text AS query, c.text AS chunk, d.verdict, d.probability, d.relevance AS people,
+           array_to_string(list_filter(d.reasons, lambda reason: reason <> ''), ' | ') AS reasons,
+           d.rationale AS judge_says, d.weight
+    FROM disagreements d JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
+    ORDER BY d.weight DESC, d.tenant, d.query_id, d.chunk_id LIMIT $1
+""")
+"""The pairs on which judge and people differ, with their texts; as many as the parameter asks for, those that stand for
+most pairs first.
+"""
+
+label_sources = Statistic("""
+    SELECT source, count(*) AS labels, count(*) FILTER (relevance > 0) AS relevant
+    FROM qrels GROUP BY source HAVING (SELECT count(*) FROM qrels WHERE source = 'human') > 0 ORDER BY source DESC
+""")
+"""Labels by whose they are; no row where all are the judge's."""

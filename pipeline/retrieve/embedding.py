@@ -1,0 +1,121 @@
+"""Embedding ahead of the search, as shards: some parts of the chunks each, and the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Tables, key_of
+from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
+from darklode.pipeline.base.memory.parts import default_root
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hashed_queries
+from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.schemas.settings import CacheSettings
+
+SHARD_ROWS = 1 << 16
+"""Chunks in a shard, about."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A shard: the chunks of the parts from `first` up to, not including, `last`; without parts, the queries."""
+
+    tables: Tables
+    first: int
+    last: int
+    encoder: EncoderKind
+    cache: CacheSettings
+
+    @property
+    def queries(self) -> bool:
+        """Whether it is the shard of the queries."""
+        return self.first == self.last
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        what = "queries" if self.queries else f"parts {self.first} to {self.last - 1}"
+        return f"embed {self.encoder.model} {what}"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        parts = self.tables.parts("queries") if self.queries else self.tables.parts("chunks")[: self.last]
+        settings = [section.model_dump(mode="json") for section in (self.encoder, self.cache)]
+        return f"progress/search/{key_of(settings, self.first, [part.sha256 for part in parts])}"
+
+
+def embed_all(
+    tables: Tables,
+    output: Output,
+    encoders: Mapping[str, EncoderKind],
+    cache: CacheSettings,
+    *,
+    rows: int = SHARD_ROWS,
+    spread: Spread = here,
+) -> None:
+    """Fill the cache with the vectors of all chunks and queries, one encoder after the other.
+
+    Args:
+        tables: holds `queries` and `chunks`.
+        output: told of progress and cost; its fact `embedding` has each encoder's `Work`.
+        encoders: what encodes them, by the retrievers' names.
+        cache: where vectors are kept.
+        rows: chunks in a shard, about.
+        spread: where the encoding is done.
+    """
+    settled = cache.model_copy(update={"root": cache.root or default_root()})
+    cuts, texts, done = [*_cuts(tables, rows), (0, 0)], tables.rows("chunks") + tables.rows("queries"), {}
+    for name, encoder in encoders.items():
+        done[name] = Work()
+        for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in cuts]):
+            for piece in result:
+                done[name] += Work(**piece.to_pylist()[0])
+                output.progress(done[name].texts, texts, _note(name, done[name]))
+        release()
+    output.facts["embedding"] = {name: asdict(work) for name, work in done.items()}
+
+
+def _note(name: str, work: Work) -> str:
+    return f"embedding for {name}" + (f", {work.cost:.2f} spent" if work.cost else "")
+
+
+def embed(shard: Embedding) -> Pieces:
+    """Encode what the cache lacks of a shard; the result says what it took, a row of `Work` at a time."""
+    encoder, cache = Deferred(shard.encoder, shard.cache.root), EmbeddingCache(shard.cache.root, shard.cache.dtype)
+    texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
+    for work in encode_missing(encoder, cache, texts, queries=shard.queries):
+        yield pa.Table.from_pylist([asdict(work)])
+
+
+def _cuts(tables: Tables, rows: int) -> list[tuple[int, int]]:
+    parts = tables.parts("chunks")
+    ends = list(accumulate(part.rows for part in parts))
+    full = [number for number in range(1, len(parts)) if ends[number - 1] // rows < ends[number] // rows]
+    return list(zip([0, *full], [*full, len(parts)], strict=True))
+
+
+def _queries(tables: Tables) -> Iterator[HashedTexts]:
+    return (hashed_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
+
+
+def _own_texts(shard: Embedding) -> Iterator[HashedTexts]:
+    """The shard's texts, but those that an earlier shard has as well: no two shards encode the same."""
+    seen, before = KeyIndex(), sum(part.rows for part in shard.tables.parts("chunks")[: shard.first])
+    for batch in shard.tables.batches("chunks", ["content_hash"]) if before else ():
+        seen.add_new(keys_of(batch["content_hash"][:before]))
+        before -= batch.num_rows
+        if before <= 0:
+            break
+    for part in shard.tables.parts("chunks")[shard.first : shard.last]:
+        rows = shard.tables.part(part)
+        mine = rows.take(pa.array(np.flatnonzero(seen.add_new(keys_of(rows["content_hash"])))))
+        yield mine["content_hash"].combine_chunks(), view(mine).combine_chunks()

@@ -1,0 +1,211 @@
+"""Encoding into the cache: every text that lacks a vector, once, with nothing lost that was already encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import KeyIndex, Keys, keys_of
+from darklode.pipeline.base.memory.shards import Shards
+from darklode.pipeline.base.memory.vectors import EmbeddingCache, VectorWriter
+from darklode.pipeline.base.models.devices import utilisation
+from darklode.pipeline.retrieve.encoders.port import ModelEncoder
+
+HashedTexts = tuple[pa.Array, pa.Array]
+"""Content hashes (32 hex digits) and the texts that they stand for."""
+
+AT_ONCE = 1 << 13
+"""Texts handed to the encoder together: enough to sort by length, and to keep many requests under way."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What making vectors took.
+
+    Attributes:
+        texts: texts seen.
+        encoded: those of them that the encoder was given; the others had a vector, or an equal text had.
+        seconds: spent on encoding.
+        bytes: of the new vectors, as they are kept.
+        cost: money, by the encoder's price.
+        gpu: share of the time in which the GPUs computed, 0 to 1; null where that cannot be told.
+    """
+
+    texts: int = 0
+    encoded: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    cost: float = 0.0
+    gpu: float | None = None
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.texts + other.texts,
+            self.encoded + other.encoded,
+            self.seconds + other.seconds,
+            self.bytes + other.bytes,
+            self.cost + other.cost,
+            _mean((self.gpu, self.seconds), (other.gpu, other.seconds)),
+        )
+
+
+def _mean(*parts: tuple[float | None, float]) -> float | None:
+    known = [(share, seconds) for share, seconds in parts if share is not None and seconds]
+    whole = sum(seconds for _, seconds in known)
+    return sum(share * seconds for share, seconds in known) / whole if known else None
+
+
+def cache_id(encoder_id: str, *, queries: bool = False) -> str:
+    """Under which id vectors are cached: queries lie apart, since their prompt is another."""
+    return f"{encoder_id} queries" if queries else encoder_id
+
+
+def ensure_cached(
+    encoder: ModelEncoder, cache: EmbeddingCache, texts: Iterable[HashedTexts], *, queries: bool = False
+) -> Work:
+    """All of `encode_missing`, and what it took."""
+    return reduce(add, encode_missing(encoder, cache, texts, queries=queries), Work())
+
+
+def encode_missing(
+    encoder: ModelEncoder,
+    cache: EmbeddingCache,
+    texts: Iterable[HashedTexts],
+    *,
+    queries: bool = False,
+    at_once: int = AT_ONCE,
+) -> Iterator[Work]:
+    """Encode the texts that the cache has no vector for, each distinct hash once; yields what each round took.
+
+    An encoder that is `Deferred` is not loaded where nothing is missing. A kill costs the batches under way and at
+    most ten seconds of work before them.
+
+    Args:
+        encoder: makes the vectors.
+        cache: keeps them.
+        texts: batches of hashes and texts, each read once.
+        queries: encode with the prompt of queries.
+        at_once: texts handed to the encoder together.
+
+    Raises:
+        ArtifactError: the encoder gave a vector that cannot be kept; what came before is kept.
+        DarklodeError: the encoder failed for good; what it gave before is kept.
+    """
+    name = cache_id(encoder.encoder_id, queries=queries)
+    shards, seen, texts_seen = cache.open(name), KeyIndex(), 0
+    waiting: HashedTexts = (pa.array([], pa.string()), pa.array([], pa.string()))
+    with ExitStack() as stack:
+        rounds = _Rounds(encoder, cache, name, queries, stack)
+        for hashes, batch in texts:
+            new = _new(shards, seen, hashes)
+            texts_seen += len(hashes)
+            waiting = _joined(waiting[0], hashes.take(new)), _joined(waiting[1], batch.take(new))
+            while len(waiting[0]) >= at_once:
+                yield rounds.encode(waiting[0][:at_once], waiting[1][:at_once], texts_seen)
+                waiting, texts_seen = (waiting[0][at_once:], waiting[1][at_once:]), 0
+        yield rounds.encode(*waiting, texts_seen)
+
+
+class _Rounds:
+    """Rounds of encoding; the writer is opened when the first has texts, since that needs the loaded encoder."""
+
+    def __init__(
+        self, encoder: ModelEncoder, cache: EmbeddingCache, name: str, queries: bool, stack: ExitStack
+    ) -> None:
+        self._encoder, self._cache, self._name, self._queries = encoder, cache, name, queries
+        self._stack = stack
+        self._writer: VectorWriter | None = None
+
+    def encode(self, hashes: pa.Array, texts: pa.Array, seen: int) -> Work:
+        if not len(hashes):
+            return Work(texts=seen)
+        began, paid, shares, size = time.perf_counter(), self._encoder.cost, [], 0
+        names = hashes.to_pylist()
+        with closing(self._encoder.encode_batches(texts.to_pylist(), queries=self._queries, ids=names)) as batches:
+            for places, vectors in batches:
+                self._open().add(hashes.take(pa.array(places)), vectors)
+                size += vectors.size * np.dtype(self._cache.dtype).itemsize
+                shares.append(utilisation())
+        seconds = time.perf_counter() - began
+        known = [share for share in shares if share is not None]
+        gpu = sum(known) / len(known) if known else None
+        return Work(seen, len(hashes), seconds, size, self._encoder.cost - paid, gpu)
+
+    def _open(self) -> VectorWriter:
+        if self._writer is None:
+            self._writer = self._stack.enter_context(self._cache.writer(self._name, self._encoder.dimensions))
+        return self._writer
+
+
+def _joined(first: pa.Array, second: pa.Array) -> pa.Array:
+    return pa.concat_arrays([first, second.cast(pa.string())])
+
+
+def _new(shards: Shards | None, seen: KeyIndex, hashes: pa.Array) -> pa.Array:
+    keys = keys_of(hashes)
+    wanted = np.ones(len(keys), dtype=np.bool_) if shards is None else shards.find(keys) < 0
+    wanted[wanted] = seen.add_new(keys[wanted])
+    return pa.array(np.flatnonzero(wanted))
+
+
+def hashed_queries(texts: Sequence[str]) -> HashedTexts:
+    """Queries under the SHA-256 of their text; blank ones are left out, since no encoder knows anything of them."""
+    known = [text for text in texts if text.strip()]
+    hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in known]
+    return pa.array(hashes, pa.string()), pa.array(known, pa.string())
+
+
+class CachedQueries:
+    """Gives queries their vectors, from the cache; what it lacks is encoded first.
+
+    The shards stay open between calls, and are opened anew only after a query was found missing there.
+
+    Args:
+        encoder: of the queries; not loaded where nothing is missing.
+        cache: keeps their vectors.
+    """
+
+    def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
+        self._encoder, self._cache = encoder, cache
+        self._name = cache_id(encoder.encoder_id, queries=True)
+        self._shards: Shards | None = None
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors, shape (len(texts), dimensions); a blank query has the zero vector.
+
+        Raises:
+            ArtifactError: vectors were pruned while they were in use.
+        """
+        hashed = hashed_queries(texts)
+        numbers = self._numbers(hashed)
+        dimensions = self._shards.layout.dimensions if self._shards else self._encoder.dimensions
+        vectors = np.zeros((len(texts), dimensions), np.float32)
+        if self._shards:
+            vectors[[bool(text.strip()) for text in texts]] = self._shards.take(numbers)
+        return vectors
+
+    def _numbers(self, hashed: HashedTexts) -> NDArray[np.int64]:
+        """Each query's vector number in the shards."""
+        keys = keys_of(hashed[0])
+        self._shards = self._shards or self._cache.open(self._name)
+        numbers = self._find(keys)
+        if (numbers < 0).any():
+            ensure_cached(self._encoder, self._cache, [hashed], queries=True)
+            self._shards = self._cache.open(self._name)
+            numbers = self._find(keys)
+        if (numbers < 0).any():
+            raise ArtifactError(f"vectors of {self._name} were pruned while they were in use; start again")
+        return numbers
+
+    def _find(self, keys: Keys) -> NDArray[np.int64]:
+        return self._shards.find(keys) if self._shards else np.full(len(keys), -1)

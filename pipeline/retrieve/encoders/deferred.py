@@ -1,0 +1,68 @@
+"""An encoder that is loaded when it first has work: a full cache needs no model, no GPU and no key."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.encoders.port import ModelEncoder, Vectors
+
+_held: list[tuple[str, ModelEncoder]] = []
+
+
+def release() -> None:
+    """Let go of the encoder that this process holds, and of its memory."""
+    _held.clear()
+
+
+def _loaded(settings: EncoderKind, root: str | None) -> ModelEncoder:
+    """A process holds one encoder at a time: six large models do not fit on one GPU together."""
+    key = f"{settings.model_dump_json()} {root}"
+    if not _held or _held[0][0] != key:
+        release()
+        _held.append((key, settings.load(root)))
+    return _held[0][1]
+
+
+class Deferred:
+    """See `ModelEncoder`; all but the id loads the encoder, unless this process still holds it.
+
+    Args:
+        settings: of the encoder.
+        root: see `EncoderKind.load`.
+
+    Raises:
+        MissingPart: a model of the hub that is not in the local cache, so that its revision is not known.
+        SettingsError: a base_url that cannot be used.
+    """
+
+    def __init__(self, settings: EncoderKind, root: str | None = None) -> None:
+        self._settings, self._root = settings, root
+        self.encoder_id = settings.encoder_id()
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return _loaded(self._settings, self._root).dimensions
+
+    @property
+    def cost(self) -> float:
+        """Money spent by the encoder that this process holds."""
+        return _loaded(self._settings, self._root).cost
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Encoder`."""
+        return _loaded(self._settings, self._root).encode_queries(texts)
+
+    def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See `Encoder`."""
+        return _loaded(self._settings, self._root).encode_documents(texts)
+
+    def encode_batches(
+        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
+    ) -> Generator[Vectors, None, None]:
+        """See `ModelEncoder`."""
+        return _loaded(self._settings, self._root).encode_batches(texts, queries=queries, ids=ids)

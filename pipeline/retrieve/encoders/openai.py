@@ -1,0 +1,231 @@
+"""Encoders behind an OpenAI-compatible embeddings endpoint: OpenAI, Gemini, Cohere, vLLM and others."""
+
+from __future__ import annotations
+
+import base64
+import json
+from binascii import Error as NotBase64
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.pipeline.base.remote.background import Background
+from darklode.pipeline.base.remote.budget import Counters, Usage
+from darklode.pipeline.base.remote.client import Call, Client, Lane
+from darklode.pipeline.base.remote.endpoint import Endpoint
+from darklode.pipeline.base.remote.faults import BadReply, Refused
+from darklode.pipeline.base.remote.spending import SpendingBook
+from darklode.pipeline.base.remote.tokens import Batch, fill
+from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
+from darklode.pipeline.retrieve.encoders.port import Vectors
+
+if TYPE_CHECKING:
+    from openai.types import EmbeddingCreateParams
+
+BAD_REPLIES = 6
+"""So many wrong replies to one request are no accident."""
+
+
+class OpenAIEncoder:
+    """An endpoint behind the port.
+
+    Vectors come back scaled to length 1; a blank text is not sent and gets a zero row. Texts are cut by an estimate of
+    their tokens that is high on purpose (`tokens.estimate_tokens`). Where a run may fail half-way, use
+    `encode_batches` and keep each batch as it comes.
+
+    Args:
+        settings: of the encoder.
+        root: of the cache, where spending is kept over runs; null: the user's cache folder.
+
+    Raises:
+        MissingPart: the key is missing.
+        SettingsError: a base_url that cannot be used, a spending limit without a price.
+    """
+
+    def __init__(self, settings: OpenAISettings, root: str | None = None) -> None:
+        if settings.spending_limit is not None and not settings.price_per_million:
+            raise SettingsError("spending_limit needs price_per_million: without a price nothing is ever spent")
+        self.encoder_id = settings.encoder_id()
+        self._settings, self._dimensions = settings, settings.dimensions
+        at = _endpoint(settings)
+        self._client = Client(at, SpendingBook(root, at.account))
+
+    @property
+    def counters(self) -> Counters:
+        """What was asked so far."""
+        return self._client.counters
+
+    @property
+    def cost(self) -> float:
+        """Money spent by all requests so far."""
+        return self.counters.cost
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector; asked of the endpoint with a request for one word where the settings leave it open."""
+        if self._dimensions is None:
+            list(self.encode_batches(["dimensions"]))
+        assert self._dimensions
+        return self._dimensions
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of queries, shape (len(texts), dimensions)."""
+        return self._all(texts, queries=True)
+
+    def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of documents or chunks, shape (len(texts), dimensions)."""
+        return self._all(texts, queries=False)
+
+    def encode_batches(
+        self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
+    ) -> Generator[Vectors, None, None]:
+        """Finished batches in the order of their arrival: places among `texts`, and their vectors.
+
+        Blank texts are in none. When a request fails for good, the batches still under way are handed on before the
+        error is raised, so that nothing paid for is lost. Closing the iterator cancels the rest.
+
+        Args:
+            texts: read as batches are filled.
+            queries: prompt and parameters of queries instead of documents.
+            ids: names of the texts, for error messages.
+
+        Raises:
+            DarklodeError: a request was refused, failed for `give_up_after` seconds or came back wrong again and again
+                (names the text), or the spending limit would be exceeded.
+        """
+        with Background() as background:
+            yield from background.iterate(self._batches(texts, queries, ids))
+
+    async def _batches(self, texts: Sequence[str], queries: bool, ids: Sequence[str] | None) -> AsyncGenerator[Vectors]:
+        given = self._settings
+        prompt = given.query_prompt if queries else given.document_prompt
+        parameters = given.query_parameters if queries else given.document_parameters
+
+        async def work(batch: Batch, lane: Lane) -> Vectors:
+            names = [ids[place] if ids else repr(texts[place][:60]) for place in batch.places]
+            return batch.places, await self._embed(lane, batch, parameters, names)
+
+        batches = fill(texts, prompt, given.max_tokens, given.batch_texts, given.batch_tokens)
+        async with (
+            self._client.session() as session,
+            aclosing(session.results(([batch] for batch in batches), work)) as results,
+        ):
+            async for some in results:
+                for vectors in some:
+                    yield vectors
+
+    async def _embed(
+        self, lane: Lane, batch: Batch, parameters: Mapping[str, object], names: list[str]
+    ) -> NDArray[np.float32]:
+        """The batch's vectors, all checked."""
+        where, body = self._client.endpoint.name, json.dumps({**self._request(batch.texts), **parameters}).encode()
+
+        def read(found: Mapping[str, Any]) -> NDArray[np.float32]:
+            return read_vectors(found, names, self._dimensions)
+
+        try:
+            call = Call(body, Usage(batch.tokens, 0), f"text {names[0]}", read, {BadReply: BAD_REPLIES})
+            vectors = await lane.call(call)
+        except Refused as error:
+            if isinstance(error.failure, BadReply):
+                name = error.failure.name or names[0]
+                raise DarklodeError(
+                    f"{where}: the reply for text {name} {error.failure.wrong}, {BAD_REPLIES} times in a row; nothing "
+                    "of that request was kept. Check that base_url is an embeddings endpoint and that the model has "
+                    "the dimensions asked for"
+                ) from None
+            raise DarklodeError(
+                f"{where} refused the request, {error}; lower max_tokens, batch_tokens or batch_texts if it is about "
+                "length"
+            ) from None
+        self._dimensions = int(vectors.shape[1])
+        return vectors
+
+    def _request(self, texts: list[str]) -> Mapping[str, object]:
+        request: EmbeddingCreateParams = {"model": self._settings.model, "input": texts, "encoding_format": "base64"}
+        if self._settings.dimensions:
+            request["dimensions"] = self._settings.dimensions
+        return dict(request)
+
+    def _all(self, texts: Sequence[str], *, queries: bool) -> NDArray[np.float32]:
+        batches = list(self.encode_batches(texts, queries=queries))
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for places, found in batches:
+            vectors[places] = found
+        return vectors
+
+
+def _endpoint(given: OpenAISettings) -> Endpoint:
+    return Endpoint(
+        section="encoder",
+        model=given.model,
+        base_urls=(given.base_url,),
+        path="/embeddings",
+        key_env=given.key_env,
+        max_in_flight=given.in_flight,
+        timeout=given.timeout,
+        give_up_after=given.give_up_after,
+        requests_per_minute=given.requests_per_minute,
+        prompt_price=given.price_per_million,
+        spending_limit=given.spending_limit,
+    )
+
+
+def read_vectors(body: Mapping[str, Any], names: Sequence[str], dimensions: int | None) -> NDArray[np.float32]:
+    """Unit vectors in the order of the texts, shape (len(names), dimensions).
+
+    Args:
+        body: the embeddings object of OpenAI's API, vectors as base64 or lists.
+        names: of the texts that were sent, for errors.
+        dimensions: length that a vector must have; None: whatever all have.
+
+    Raises:
+        BadReply: another number of vectors or dimensions, indices that are no permutation, a value that is
+            not finite, a vector of length zero.
+    """
+    items = body.get("data")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise BadReply("has no list of vectors")
+    if len(items) != len(names):
+        raise BadReply(f"holds {len(items)} vectors for {len(names)} texts", names[min(len(items), len(names) - 1)])
+    rows = [_vector(item, name) for item, name in zip(_ordered(items), names, strict=True)]
+    return _checked(rows, names, dimensions)
+
+
+def _ordered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    indices = [item.get("index") for item in items]
+    if all(index is None for index in indices):
+        return items
+    by_index = {index: item for index, item in zip(indices, items, strict=True) if isinstance(index, int)}
+    if sorted(by_index) != list(range(len(items))):
+        raise BadReply("numbers its vectors with other indices than 0 to n - 1")
+    return [by_index[place] for place in range(len(items))]
+
+
+def _vector(item: dict[str, Any], name: str) -> NDArray[np.float32]:
+    value = item.get("embedding")
+    try:
+        if isinstance(value, str):
+            return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
+        if isinstance(value, list):
+            return np.array(value, np.float32).reshape(len(value))
+    except (NotBase64, ValueError, TypeError, OverflowError):
+        pass
+    raise BadReply("has no vector of numbers", name)
+
+
+def _checked(rows: list[NDArray[np.float32]], names: Sequence[str], dimensions: int | None) -> NDArray[np.float32]:
+    wanted = dimensions or len(rows[0])
+    for name, row in zip(names, rows, strict=True):
+        if len(row) != wanted or not len(row):
+            raise BadReply(f"has {len(row)} dimensions where {wanted or 'some'} are expected", name)
+    vectors = np.stack(rows)
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    for wrong, what in ((~np.isfinite(lengths), "a NaN or an infinity"), (lengths == 0, "only zeros")):
+        if wrong.any():
+            raise BadReply(f"has a vector with {what}", names[int(wrong.argmax())])
+    return np.asarray(vectors / lengths, np.float32)

@@ -1,0 +1,53 @@
+"""The candidates to judge, from each retriever's list."""
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.schemas.settings import PoolSettings
+from darklode.schemas.tables import POOL
+
+POOL_STAGE = Stage("pool", 1, ("queries", "rankings"), ("pool",))
+
+# Sums of decimals are exact, so that the order in which DuckDB's threads add them cannot change a score.
+FUSED = "sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12)))"
+
+CANDIDATES = f"""
+    SELECT tenant, query_id, chunk_id,
+           coalesce(list(retriever ORDER BY retriever) FILTER (rank <= $depth), []) AS retrievers,
+           min(rank) AS best_rank,
+           CAST({FUSED} AS FLOAT) AS fused_score
+    FROM rankings
+    GROUP BY tenant, query_id, chunk_id
+"""
+
+RULES = {
+    "union": "SELECT * FROM candidates WHERE best_rank <= $depth",
+    "fused": """
+        SELECT * FROM candidates
+        QUALIFY row_number() OVER (PARTITION BY tenant, query_id ORDER BY fused_score DESC, chunk_id) <= $budget
+    """,
+}
+
+
+def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
+    """Choose each query's candidates, best fused score first.
+
+    `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `fused`: the best `budget` by reciprocal-rank
+    fusion (Cormack et al. 2009, k = 60) of the full lists.
+    """
+    query = f"""
+        WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.rule]})
+        SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
+    """
+    values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.rule == "fused" else {})
+    for rows in tables.stream(query, values, PART_ROWS):
+        output.write("pool", POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+    _count(tables, output)
+
+
+def _count(tables: Tables, output: Output) -> None:
+    queries = tables.rows("queries")
+    served = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
+    found = int(served["n"][0].as_py())
+    candidates = sum(part.rows for part in output.parts["pool"])
+    dropped = {"no candidate found": queries - found} if queries > found else {}
+    output.count(FunnelStep("pool", "queries", queries, "candidates", candidates, dropped))

@@ -1,0 +1,124 @@
+"""Approximate search with faiss, for those who ask for it: what it finds is scored exactly, its recall is measured."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.retrieve.retrievers.blocks import Vectors
+from darklode.pipeline.retrieve.retrievers.exact import exact_search
+from darklode.pipeline.retrieve.retrievers.port import Hits
+from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
+from darklode.schemas.settings import VectorSettings
+
+_BLOCK_ROWS = 1 << 16
+_TRAINING_ROWS = 1 << 18
+_LINKS = 32  # of a vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
+_SAMPLE = 64  # queries on which recall is measured
+_SEED = 20190601
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How much of the exact lists the approximate ones hold, over a sample of the queries."""
+
+    queries: int
+    depth: int
+    found: int
+    expected: int
+
+    @property
+    def share(self) -> float:
+        return self.found / self.expected if self.expected else 1.0
+
+
+class Approximate:
+    """A faiss index over all vectors, which it keeps in memory.
+
+    HNSW (Malkov and Yashunin 2016) is built on one thread, so that equal vectors give an equal index.
+
+    Args:
+        vectors: what to search.
+        settings: `index` is hnsw or ivf.
+
+    Raises:
+        MissingPart: faiss is not installed.
+    """
+
+    def __init__(self, vectors: Vectors, settings: VectorSettings) -> None:
+        self._faiss = _faiss()
+        self._vectors, self._settings = vectors, settings
+        self._index = self._hnsw() if settings.index == "hnsw" else self._ivf()
+        self.recall: Recall | None = None
+        """Measured against exact search on up to 64 queries of the latest search."""
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> Hits:
+        """Lists like `exact_search`'s that may miss chunks; -1 where too few were found."""
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        hits = self._search(queries, depth)
+        known = np.flatnonzero(queries.any(axis=1))
+        chosen = known[np.linspace(0, len(known) - 1, min(_SAMPLE, len(known))).astype(np.int64)]
+        exact = exact_search(queries[chosen], self._vectors, depth, self._settings)
+        found = sum(
+            len(np.intersect1d(ours[ours >= 0], true[true >= 0]))
+            for ours, true in zip(hits.rows[chosen], exact.rows, strict=True)
+        )
+        self.recall = Recall(len(chosen), exact.rows.shape[1], found, int((exact.rows >= 0).sum()))
+        return hits
+
+    def _search(self, queries: NDArray[np.float32], depth: int) -> Hits:
+        k = min(depth, len(self._vectors))
+        if self._settings.index == "hnsw":
+            self._index.hnsw.efSearch = max(128, 2 * k)
+        _, positions = self._index.search(queries, k)
+        positions[~queries.any(axis=1)] = -1
+        return _scored(queries, self._vectors, positions.astype(np.int64), min(depth, self._vectors.n_chunks))
+
+    def _hnsw(self) -> Any:
+        index = self._faiss.IndexHNSWFlat(self._vectors.dimensions, _LINKS, self._faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = 200
+        threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            return self._filled(index)
+        finally:
+            self._faiss.omp_set_num_threads(threads)
+
+    def _ivf(self) -> Any:
+        n = len(self._vectors)
+        lists = max(1, min(round(4 * n**0.5), n // 39))
+        flat = self._faiss.IndexFlatIP(self._vectors.dimensions)
+        index = self._faiss.IndexIVFFlat(flat, self._vectors.dimensions, lists, self._faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = max(1, lists // 8)
+        index.own_fields, index.cp.seed = False, _SEED
+        self._quantizer = flat  # faiss only borrows it
+        sample = np.sort(np.random.default_rng(_SEED).permutation(n)[:_TRAINING_ROWS])
+        index.train(self._vectors.take(sample).astype(np.float32))
+        return self._filled(index)
+
+    def _filled(self, index: Any) -> Any:
+        for _, block in self._vectors.blocks(_BLOCK_ROWS):
+            index.add(np.ascontiguousarray(block, dtype=np.float32))
+        return index
+
+
+def _scored(queries: NDArray[np.float32], vectors: Vectors, positions: NDArray[np.int64], k: int) -> Hits:
+    """Hits of the chunks at found positions, -1 for none, by the score that exact search gives them."""
+    query, place = np.nonzero(positions >= 0)
+    scores = score_pairs(queries, vectors, query, positions[query, place])
+    chunks, counts = vectors.chunks_of(vectors.first_rows[positions[query, place]])
+    return best_hits(np.repeat(query, counts), rank_keys(np.repeat(scores, counts), chunks), len(queries), k)
+
+
+def _faiss() -> Any:
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise MissingPart(
+            "vectors.index is hnsw or ivf, and faiss is not installed: pip install faiss-cpu, or set it to exact"
+        ) from error

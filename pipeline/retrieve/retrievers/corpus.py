@@ -1,0 +1,178 @@
+"""One tenant's chunks as the embedded retrievers see them, with what several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.terms import Analyzer, TermSpace
+from darklode.pipeline.retrieve.encoders.caching import HashedTexts
+from darklode.pipeline.retrieve.encoders.lsa import TermVectors, fit_character_map
+from darklode.pipeline.retrieve.encoders.ppmi import fit_word_vectors
+from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS, Bm25, Index, build_index
+from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
+from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.rank_bm25 import RankBm25
+from darklode.pipeline.retrieve.retrievers.topk import fixed_point
+from darklode.schemas.settings import Bm25Settings
+
+_BLOCK_CHUNKS = 8_192  # encoded at a time: 10 MB of 300 dimensions
+
+
+class HashedChunks(Protocol):
+    """Chunks by content hash, in chunk order."""
+
+    def hashes(self) -> pa.StringArray:
+        """Each chunk's content hash."""
+
+    def hashed(self) -> Iterator[HashedTexts]:
+        """Content hashes and texts, batch by batch; every call starts from the first."""
+
+
+class Corpus:
+    """One tenant's chunks. What is fitted is fitted at its first use and kept.
+
+    Args:
+        batches: gives the chunks' texts batch by batch, in chunk order, each time it is called; a text is
+            "title\\nheading\\ntext".
+        n_chunks: how many there are, at least 1.
+        scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
+        indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
+        hashed: the same chunks for encoders, which keep vectors by content hash; None: there are no such encoders.
+    """
+
+    def __init__(
+        self,
+        batches: Callable[[], Iterator[Sequence[str]]],
+        n_chunks: int,
+        scratch: Path,
+        indexes: Bm25Indexes | None = None,
+        hashed: HashedChunks | None = None,
+    ) -> None:
+        self.batches = batches
+        self.n_chunks = n_chunks
+        self.scratch = scratch
+        self._hashed = hashed
+        self._indexes = indexes
+        self._bm25: dict[Bm25Settings, Retriever] = {}
+
+    @property
+    def hashed(self) -> HashedChunks:
+        """The chunks by content hash."""
+        if self._hashed is None:
+            raise ValueError("this corpus was made without content hashes, which an encoder needs")
+        return self._hashed
+
+    @cached_property
+    def terms(self) -> TermSpace:
+        """The corpus's terms and counts: English stems without stop words.
+
+        Raises:
+            ValueError: the batches hold another number of chunks than `n_chunks`.
+        """
+        return self._count(Analyzer())
+
+    def bm25(self, settings: Bm25Settings) -> Retriever:
+        """BM25 by the settings; equal settings share one index.
+
+        Raises:
+            ValueError: the batches hold another number of chunks than `n_chunks`.
+            SettingsError: there is no such stemmer.
+            MissingPart: the engine is not installed.
+        """
+        if settings not in self._bm25:
+            self._bm25[settings] = self._build_bm25(settings)
+        return self._bm25[settings]
+
+    @cached_property
+    def seeds(self) -> Seeds:
+        """What the feedback retrievers start from: BM25 by `FIXED_SETTINGS`."""
+        return Seeds(self.bm25(FIXED_SETTINGS))
+
+    def _build_bm25(self, settings: Bm25Settings) -> Retriever:
+        analyzer = Analyzer(settings.stemmer, settings.stop_words)
+        if settings.engine == "rank_bm25":
+            return RankBm25(self.batches(), analyzer, settings)
+
+        def build() -> Index:
+            return build_index(self._counted(analyzer, settings), settings)
+
+        return Bm25.over(self._indexes.get(settings, build) if self._indexes else build(), analyzer)
+
+    def _counted(self, analyzer: Analyzer, settings: Bm25Settings) -> TermSpace:
+        same = (settings.stemmer, settings.stop_words) == (FIXED_SETTINGS.stemmer, FIXED_SETTINGS.stop_words)
+        return self.terms if same else self._count(analyzer)
+
+    def _count(self, analyzer: Analyzer) -> TermSpace:
+        terms = TermSpace(self.batches(), analyzer)
+        if terms.n_chunks != self.n_chunks:
+            raise ValueError(
+                f"n_chunks is {self.n_chunks}, the batches held {terms.n_chunks} texts; pass the true number"
+            )
+        return terms
+
+    @cached_property
+    def word_vectors(self) -> NDArray[np.float32]:
+        """PPMI vectors of the frequent terms, shape (len(terms.frequent), at most 300)."""
+        return fit_word_vectors(self.terms, 300)
+
+    @cached_property
+    def character_map(self) -> NDArray[np.float32]:
+        """Character-LSA vectors of the frequent terms, shape (len(terms.frequent), at most 300)."""
+        return fit_character_map(self.terms, 300)
+
+    def vectors(self, encoder: TermVectors) -> NDArray[np.int16]:
+        """Fixed-point vectors of every chunk under `encoder`, shape (n_chunks, dimensions), memory-mapped."""
+        counts = self.terms.counts
+        starts = range(0, self.n_chunks, _BLOCK_CHUNKS)
+        blocks = (encoder.encode_counts(counts[start : start + _BLOCK_CHUNKS]) for start in starts)
+        path = self.scratch / f"{encoder.encoder_id.replace(':', '-')}.npy"
+        return store_vectors(blocks, self.n_chunks, encoder.dimensions, path)
+
+
+class Seeds(Retriever):
+    """The lists from which several feedback retrievers start: each is searched for once, and kept.
+
+    Meant for a handful of chunks per query, while one corpus is searched.
+    """
+
+    def __init__(self, retriever: Retriever) -> None:
+        self.name = retriever.name
+        self._retriever = retriever
+        self._lists: dict[tuple[tuple[str, ...], int], Hits] = {}
+
+    def search(self, queries: Sequence[str], depth: int) -> Hits:
+        """See `Retriever`."""
+        key = (tuple(queries), depth)
+        if key not in self._lists:
+            self._lists[key] = self._retriever.search(queries, depth)
+        return self._lists[key]
+
+
+def store_vectors(blocks: Iterable[NDArray[Any]], n_chunks: int, dimensions: int, path: Path) -> NDArray[np.int16]:
+    """Write blocks of chunk vectors to `path` as fixed-point numbers and map them read-only.
+
+    Memory follows the block; the file takes 2 bytes a number.
+
+    Raises:
+        ValueError: the blocks do not hold `n_chunks` rows.
+    """
+    part = path.with_suffix(".part")
+    vectors = np.lib.format.open_memmap(part, mode="w+", dtype=np.int16, shape=(n_chunks, dimensions))
+    done = 0
+    for block in blocks:
+        if done + len(block) > n_chunks:
+            raise ValueError(f"{path}: more than {n_chunks} chunks arrived; give each chunk once, in order")
+        vectors[done : done + len(block)] = fixed_point(block)
+        done += len(block)
+    if done < n_chunks:
+        raise ValueError(f"{path}: {done} of {n_chunks} chunks arrived; give each chunk once, in order")
+    vectors.flush()
+    part.replace(path)  # whoever still maps an older file of this name keeps it
+    return np.asarray(np.load(path, mmap_mode="r"))

@@ -1,0 +1,38 @@
+"""BM25, by the settings of the section `bm25`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
+from darklode.schemas.settings import Bm25Settings, Settings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+    from darklode.pipeline.retrieve.retrievers.port import Retriever
+
+
+class Bm25Kind(Bm25Settings, RetrieverKind):
+    """BM25; its index is kept from search to search."""
+
+    kind: Literal["bm25"] = "bm25"
+
+    @classmethod
+    def configured(cls, settings: Settings) -> Self:
+        """See `RetrieverKind`; the name alone means the section `bm25`."""
+        return cls(**settings.bm25.model_dump())
+
+    def __call__(self, corpus: Corpus) -> Retriever:
+        """See `RetrieverKind`; equal settings share one index."""
+        return corpus.bm25(Bm25Settings(**self._weights()))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `RetrieverKind`; the keys alone, as runs have it since there were settings of BM25."""
+        return self._weights()
+
+    def _weights(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"kind"})
+
+
+KIND = Bm25Kind

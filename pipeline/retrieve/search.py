@@ -1,0 +1,294 @@
+"""Every retriever searches every query once, deep enough for the pool and for the audit; and what that took."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Run, Stage, Tables, key_of
+from darklode.pipeline.base.corpora import Digest, TenantChunks
+from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.retrieve.encoders.deferred import release
+from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.port import Factory, Hits, Retriever
+from darklode.schemas.settings import PoolSettings
+from darklode.schemas.tables import QUERIES, RANKINGS
+
+SEARCH = Stage("search", 2, ("queries", "chunks"), ("rankings",))
+
+QUERY_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A shard: one tenant's lists by some of the retrievers, which share what they fit on the tenant's chunks."""
+
+    tables: Tables
+    tenant: str
+    retrievers: tuple[tuple[str, Factory], ...]
+    depth: int
+    place: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"search {self.tenant} {' '.join(name for name, _ in self.retrievers)}"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a retriever's lists of one tenant took.
+
+    Attributes:
+        tenant: whose chunks and queries.
+        retriever: its name.
+        chunks: how many were searched.
+        queries: how many were asked.
+        ready: seconds until the first query could be asked: fitting, indexing or opening.
+        searching: seconds of searching.
+        recall: of an approximate index against exact search, 0 to 1; null where the search is exact.
+    """
+
+    tenant: str
+    retriever: str
+    chunks: int
+    queries: int
+    ready: float
+    searching: float
+    recall: float | None
+
+
+@dataclass(frozen=True)
+class _Unit:
+    tenant: str
+    retriever: str
+    mark: str
+    pieces: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.tenant!r} {self.retriever!r}"
+
+
+def search(
+    tables: Tables, output: Output, settings: PoolSettings, *, retrievers: Mapping[str, Factory], spread: Spread = here
+) -> None:
+    """Write each retriever's list for each query, `search_depth` deep, tenant by tenant.
+
+    One unit per tenant and retriever: a killed search goes on with the next retriever, and a tenant whose queries and
+    chunks did not change is not searched again.
+
+    Args:
+        tables: holds `queries` and `chunks`.
+        output: takes `rankings`.
+        settings: the depth of the lists.
+        retrievers: builds each retriever on a tenant's chunks, by name, in the order of the lists; `spread` may ask
+            for builders that can be pickled. Those of one `shares` fit the same things and are
+            kept together.
+        spread: where the searching is done.
+    """
+    queries = tables.read("queries", ["tenant", "query_id", "text"])
+    units: list[_Unit] = []
+    orphans, digests = 0, set()
+    for tenant in sorted(pc.unique(queries["tenant"]).to_pylist()):
+        mine = queries.filter(pc.equal(queries["tenant"], tenant))
+        chunks = TenantChunks(tables, tenant)
+        if chunks.n:
+            digests.add(chunks.digest)
+            mark, pieces = _mark(chunks, mine), -(-mine.num_rows // QUERY_BLOCK)
+            units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
+        else:
+            orphans += _reject_orphans(mine, output)
+    missing = [unit for unit in units if not output.stands(unit.name, unit.mark)]
+    shards = [
+        Lists(
+            tables,
+            group[0].tenant,
+            tuple((unit.retriever, retrievers[unit.retriever]) for unit in group),
+            settings.search_depth,
+            f"progress/{SEARCH.name}/{key_of(*(output.unit_key(unit.name, unit.mark) for unit in group))}",
+        )
+        for group in _groups(missing, retrievers, spread.places)
+    ]
+    _collect(units, shards, spread, output)
+    tidy_indexes(tables.url, digests)
+    ranked = sum(part.rows for part in output.parts["rankings"])
+    dropped = {"tenant has no documents": orphans} if orphans else {}
+    output.count(FunnelStep("search", "queries", queries.num_rows, "ranked chunks", ranked, dropped))
+
+
+def _mark(chunks: TenantChunks, queries: pa.Table) -> str:
+    basis = Digest(2)
+    basis.update([queries["query_id"], queries["text"]])
+    return chunks.digest + basis.hexdigest()
+
+
+def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
+    """What goes together in a shard: a tenant's retrievers, or the related ones where places would stay empty."""
+    tenants = [list(group) for _, group in groupby(units, lambda unit: unit.tenant)]
+    if len(tenants) >= places:
+        return tenants
+    groups: dict[tuple[str, str], list[_Unit]] = {}
+    for unit in units:
+        family = retrievers[unit.retriever].shares
+        groups.setdefault((unit.tenant, family), []).append(unit)
+    return list(groups.values())
+
+
+def _collect(units: Sequence[_Unit], shards: Sequence[Lists], spread: Spread, output: Output) -> None:
+    """Write the units in their order, each from its shard's result, which gives its retrievers' pieces in turn."""
+    owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
+    results = spread(rank, shards)
+    pieces: dict[str, Pieces] = {}
+    output.progress(0, len(units))
+    with ExitStack() as stack:
+        for number, unit in enumerate(units, 1):
+            with output.unit(unit.name, unit.mark) as found:
+                if not found.done:
+                    shard = owners[unit.tenant, unit.retriever]
+                    if shard.place not in pieces:  # shards stand in the order of their first units
+                        pieces[shard.place] = stack.enter_context(closing(next(results)))
+                    for rows in islice(pieces[shard.place], unit.pieces):
+                        output.write("rankings", rows)
+                    found.facts = next(pieces[shard.place]).to_pylist()[0]
+                    if unit.retriever == shard.retrievers[-1][0]:
+                        pieces[shard.place].close()
+            output.progress(number, len(units))
+
+
+def rank(lists: Lists) -> Pieces:
+    """Search a shard: each retriever gives a piece of rankings per `QUERY_BLOCK` queries, and a row of `Effort`."""
+    release()
+    mine = pc.field("tenant") == lists.tenant
+    queries = lists.tables.dataset("queries").to_table(["query_id", "text"], mine)
+    chunks = TenantChunks(lists.tables, lists.tenant)
+    with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
+        indexes = Bm25Indexes(index_root(lists.tables.url, chunks.digest), chunks.digest, Path(scratch))
+        corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks)
+        for name, build in lists.retrievers:
+            yield from _timed(build, corpus, name, chunks, queries, lists.depth)
+
+
+def _timed(
+    build: Factory, corpus: Corpus, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
+) -> Iterator[pa.Table]:
+    began = time.perf_counter()
+    retriever = build(corpus)
+    ready = time.perf_counter()
+    yield from _lists(retriever, name, chunks, queries, depth)
+    seconds = ready - began, time.perf_counter() - ready
+    effort = Effort(chunks.tenant, name, chunks.n, queries.num_rows, *seconds, _recall(retriever))
+    yield pa.Table.from_pylist([asdict(effort)])
+
+
+def _lists(retriever: Retriever, name: str, chunks: TenantChunks, queries: pa.Table, depth: int) -> Iterator[pa.Table]:
+    for start in range(0, queries.num_rows, QUERY_BLOCK):
+        block = queries.slice(start, QUERY_BLOCK)
+        yield _rows(retriever.search(block["text"].to_pylist(), depth), name, chunks, block)
+
+
+def _recall(retriever: Retriever) -> float | None:
+    return retriever.recall.share if retriever.recall else None
+
+
+def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:
+    """Rows of `rankings` from hits, query by query in rank order; padding is left out."""
+    found = hits.rows >= 0
+    query, place = np.nonzero(found)
+    ids = block["query_id"].combine_chunks().take(pa.array(query))
+    length = len(query)
+    return RANKINGS.rows(
+        {
+            "tenant": pa.repeat(chunks.tenant, length),
+            "query_id": ids,
+            "retriever": pa.repeat(name, length),
+            "rank": pa.array(place + 1, pa.int32()),
+            "chunk_id": chunks.chunk_ids.take(pa.array(hits.rows[found])),
+            "score": pa.array(hits.scores[found], pa.float32()),
+        }
+    )
+
+
+def _reject_orphans(queries: pa.Table, output: Output) -> int:
+    reason = pa.repeat("tenant has no documents", queries.num_rows)
+    columns = {"tenant": queries["tenant"], "id": queries["query_id"], "payload": queries["text"]}
+    output.reject("search", QUERIES.name, columns | {"reason": reason})
+    return int(queries.num_rows)
+
+
+def _field(name: str, type_: pa.DataType, description: str) -> pa.Field:
+    return pa.field(name, type_, metadata={"description": description})
+
+
+RETRIEVAL = pa.schema(
+    [
+        _field("retriever", pa.string(), "its name"),
+        _field("chunks", pa.int64(), "chunks searched"),
+        _field("chunks_per_second", pa.float64(), "encoded, or indexed where there is no encoder; null: none were"),
+        _field("queries_per_second", pa.float64(), "asked, over all tenants"),
+        _field("encoded", pa.int64(), "texts given to the encoder; null: there is none"),
+        _field("cache_hits", pa.float64(), "share of the texts whose vectors were at hand, 0 to 1"),
+        _field("bytes_cached", pa.int64(), "of the new vectors"),
+        _field("cost", pa.float64(), "money spent on them, by the encoder's price"),
+        _field("gpu", pa.float64(), "share of the encoding in which the GPUs computed; null: none, or not known"),
+        _field("recall", pa.float64(), "of an approximate index against exact search; null: the search is exact"),
+    ]
+)
+
+
+def retrieval(run: Run) -> pa.Table:
+    """One row per retriever, in the order of the rankings; empty before the first search.
+
+    A tenant whose lists stood counts with what they took when they were made, an encoder with the latest search alone.
+    """
+    return retrieval_of(run.manifest(SEARCH))
+
+
+def retrieval_of(manifest: Manifest | None) -> pa.Table:
+    """The same from the record of the search."""
+    efforts: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for unit in manifest.units.values() if manifest else ():
+        efforts[unit["facts"]["retriever"]].append(unit["facts"])
+    embedding = manifest.facts.get("embedding", {}) if manifest else {}
+    rows = [_row(name, found, embedding.get(name)) for name, found in efforts.items()]
+    return pa.Table.from_pylist(rows, RETRIEVAL)
+
+
+def _row(name: str, efforts: list[dict[str, Any]], work: dict[str, Any] | None) -> dict[str, Any]:
+    sums = {key: sum(effort[key] for effort in efforts) for key in ("chunks", "queries", "ready", "searching")}
+    recalls = [effort["recall"] for effort in efforts if effort["recall"] is not None]
+    row = {
+        "retriever": name,
+        "chunks": sums["chunks"],
+        "chunks_per_second": _rate(sums["chunks"], sums["ready"]),
+        "queries_per_second": _rate(sums["queries"], sums["searching"]),
+        "recall": min(recalls, default=None),
+    }
+    return row if work is None else row | _encoder(work)
+
+
+def _encoder(work: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "chunks_per_second": _rate(work["encoded"], work["seconds"]),
+        "encoded": work["encoded"],
+        "cache_hits": _rate(work["texts"] - work["encoded"], work["texts"]),
+        "bytes_cached": work["bytes"],
+        "cost": work["cost"],
+        "gpu": work["gpu"],
+    }
+
+
+def _rate(count: float, whole: float) -> float | None:
+    return count / whole if whole else None

@@ -1,0 +1,197 @@
+"""From pairs to triplets: the texts joined in, one folder for each tenant, day and source."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, digest, key_of
+from darklode.pipeline.base.artifacts.stage import partition_of
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.mine.days import digests
+from darklode.schemas.mining import MiningSettings
+from darklode.schemas.tables import TRIPLETS
+
+MINED_TRIPLETS = Stage("mined_triplets", 1, ("mined_pairs", "log_queries", "documents"), ("triplets",))
+
+ROWS = 1 << 16
+_LOTS = 2**64
+
+TEXTS = """
+    CREATE TEMP TABLE IF NOT EXISTS texts AS
+    SELECT tenant, doc_id, concat_ws(chr(10), title, left(text, $characters)) AS text FROM documents
+"""
+
+MENTIONED = """
+    WITH mentioned AS (
+        SELECT date, tenant, positive_id AS doc_id FROM mined_pairs
+        UNION SELECT date, tenant, negative_id FROM mined_pairs
+    )
+    SELECT CAST(date AS VARCHAR) AS day,
+           CAST(bit_xor(md5_number_lower(concat_ws(chr(0), tenant, doc_id, content_hash))) AS VARCHAR) AS documents
+    FROM mentioned JOIN documents USING (tenant, doc_id) GROUP BY date
+"""
+
+REFUTED = """
+    CREATE TEMP TABLE refuted AS SELECT tenant, query_id, positive_id FROM {verdicts} WHERE relevant IS false
+"""
+NO_VERDICTS = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
+REFUTED_OF_A_DAY = "SELECT count(*) FROM that_day SEMI JOIN refuted USING (tenant, query_id, positive_id)"
+
+# A query's side hangs on its words alone, in whatever order: neither a new night nor a new planner moves it.
+JOINED = """
+    WITH asked AS (
+        SELECT tenant, query_id, text, array_to_string(list_sort(list_distinct(string_split(text, ' '))), ' ') AS words
+        FROM log_queries SEMI JOIN fresh USING (tenant, query_id)
+    ), sides AS (
+        SELECT tenant, query_id, text,
+               md5_number_lower(concat_ws(chr(0), $seed, 'split', tenant, words)) / $lots AS side,
+               md5_number_lower(concat_ws(chr(0), $seed, 'tier', tenant, query_id)) / $lots AS lot
+        FROM asked
+    )
+    SELECT substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24) AS triplet_id,
+           p.tenant, p.query_id, q.text AS query, p.positive_id, d.text AS positive,
+           CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
+           CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
+           CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
+           p.source, p.via_query_id, p.date,
+           CASE WHEN q.lot < $small THEN 'small' WHEN q.lot < $median THEN 'median' ELSE 'large' END AS tier,
+           CASE WHEN q.side < $validation THEN 'validation' ELSE 'train' END AS split
+    FROM fresh p
+    JOIN sides q USING (tenant, query_id)
+    JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
+    LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
+"""
+
+ACCEPTED = """
+    CREATE OR REPLACE TEMP TABLE accepted AS FROM that_day ANTI JOIN refuted USING (tenant, query_id, positive_id)
+"""
+
+STANDING = """
+    CREATE OR REPLACE TEMP TABLE standing AS
+    SELECT o.triplet_id FROM old o JOIN accepted p USING (tenant, query_id, positive_id, source)
+    WHERE o.via_query_id IS NOT DISTINCT FROM p.via_query_id
+      AND o.negative_ids[1] IS NOT DISTINCT FROM p.negative_id
+      AND o.positive_score IS NOT DISTINCT FROM p.positive_score
+      AND o.negative_scores[1] IS NOT DISTINCT FROM p.negative_score
+"""
+
+FRESH = """
+    CREATE OR REPLACE TEMP TABLE fresh AS
+    FROM accepted p ANTI JOIN (FROM old SEMI JOIN standing USING (triplet_id)) o
+      ON o.tenant = p.tenant AND o.query_id = p.query_id AND o.positive_id = p.positive_id
+"""
+
+COLUMNS = ", ".join(TRIPLETS.schema.names)
+TRIPLETS_OF_A_DAY = f"""
+    SELECT {COLUMNS} FROM old SEMI JOIN standing USING (triplet_id)
+    UNION ALL SELECT {COLUMNS} FROM ({JOINED})
+    ORDER BY tenant, source, query_id, positive_id
+"""
+
+
+def mined_triplets(
+    tables: Tables, output: Output, settings: MiningSettings, *, validation_share: float, seed: int
+) -> None:
+    """Write a triplet for each pair whose positive has a text; a day in which nothing changed is kept as it is.
+
+    A document stands for its title and the beginning of its text. A negative without a text is left out; a shortfall
+    is never filled. Of a day in which some pairs changed, the triplets of the others are taken over with their texts.
+
+    Args:
+        tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
+        output: takes `triplets`, in folders `tenant=…/date=…/source=…`.
+        settings: how long texts are, and the tiers.
+        validation_share: share of the queries used for validation (ScalingNote, 4.1: 9:1).
+        seed: of the split and the tiers.
+    """
+    given = {
+        "seed": seed,
+        "lots": _LOTS,
+        "small": settings.small_share,
+        "median": settings.median_share,
+        "validation": validation_share,
+    }
+    days, totals = tables.by_day("mined_pairs"), Counter[str]()
+    verified = "mined_verdicts" in tables
+    verdicts = digest(tables.parts("mined_verdicts")) if verified else ""
+    bases, old = _bases(tables, output, verdicts), _Old(tables, output, verdicts)
+    with tables.connect() as connection:
+        connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
+        for number, (day, basis) in enumerate(bases.items()):
+            with output.unit(day, basis) as unit:
+                if not unit.done:
+                    connection.execute(TEXTS, {"characters": settings.text_characters})
+                    tables.of("mined_pairs", days[day]).view(connection, "that_day", "mined_pairs")
+                    old.view(connection, day)
+                    unit.facts |= _day(connection, output, given)
+            totals.update(unit.facts)
+            output.progress(number + 1, len(days), day)
+    pairs, written, refuted = tables.rows("mined_pairs"), totals["triplets"], totals["refuted"]
+    dropped = {"no document of that id": pairs - written - refuted, "refuted by the judge": refuted}
+    dropped = {reason: rows for reason, rows in dropped.items() if rows}
+    output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", written, dropped))
+
+
+class _Old:
+    """The triplets written before, where texts, verdicts and settings are still the same: none elsewhere."""
+
+    def __init__(self, tables: Tables, output: Output, verdicts: str) -> None:
+        mark = output.unit_key("all", key_of(digest(tables.parts("documents")), verdicts))
+        same = output.earlier_facts.get("mark") == mark
+        output.facts["mark"] = mark
+        self._tables = (output.earlier("triplets") if same else None) or Tables.nothing("triplets")
+        self._days: dict[str, list[Part]] = defaultdict(list)
+        for part in self._tables.parts("triplets"):
+            for folder in partition_of(part.file).split("/"):
+                self._days[folder.removeprefix("date=")].append(part)
+
+    def view(self, connection: duckdb.DuckDBPyConnection, day: str) -> None:
+        """Make the view `old` of a day's triplets."""
+        self._tables.of("triplets", self._days.get(day, [])).view(connection, "old", "triplets")
+
+
+def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
+    """What each day's triplets depend on: its pairs, the documents that these mention, and all verdicts."""
+    days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
+    known: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
+    of = {day: [pairs, corpus] for day, pairs in digests(days).items()}
+    changed = [part for day in days for part in days[day] if known.get(day, {}).get("of") != of[day]]
+    found = tables.of("mined_pairs", changed).sql(MENTIONED).to_pylist() if changed else []
+    fresh = {row["day"]: row["documents"] for row in found}
+    same = {day: known[day]["documents"] for day in days if known.get(day, {}).get("of") == of[day]}
+    documents = dict.fromkeys(days, "") | same | fresh
+    output.facts["mentioned"] = {day: {"of": of[day], "documents": documents[day]} for day in days}
+    return {day: key_of(of[day][0], documents[day], verdicts) for day in days}
+
+
+def _day(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[str, object]) -> dict[str, int]:
+    """Write a day's triplets; how many, and how many of its pairs the judge refuted."""
+    for statement in (ACCEPTED, STANDING, FRESH):
+        connection.execute(statement)
+    rows = 0
+    for some in pieces(connection, TRIPLETS_OF_A_DAY, given, ROWS):
+        found = TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
+        rows += found.num_rows
+        for folder, part in _split(found):
+            output.write("triplets", part, folder)
+    return {"triplets": rows, "refuted": connection.sql(REFUTED_OF_A_DAY).fetchall()[0][0]}
+
+
+def _split(rows: pa.Table) -> list[tuple[str, pa.Table]]:
+    """The rows of each partition, in order; they come sorted by tenant and source, and are of one day."""
+    partitions = rows.group_by(["tenant", "source", "date"], use_threads=False).aggregate([]).to_pylist()
+    return [(_folder(one), rows.filter(_mask(rows, one))) for one in partitions]
+
+
+def _mask(rows: pa.Table, one: Mapping[str, Any]) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(rows["tenant"], one["tenant"]), pc.equal(rows["source"], one["source"]))
+
+
+def _folder(one: Mapping[str, Any]) -> str:
+    """Hive's way to write a partition; a tenant's name may hold anything."""
+    return f"tenant={quote(one['tenant'], safe='')}/date={one['date'].isoformat()}/source={one['source']}"

@@ -1,0 +1,155 @@
+"""Triplets for training: each positive of a query with its hard negatives."""
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.schemas.settings import TripletSettings
+from darklode.schemas.tables import TRIPLETS
+
+TRIPLETS_STAGE = Stage("triplets", 3, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
+
+BLOCK = 4096  # triplets whose texts are joined at a time
+
+TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, sha256(text) AS text_hash FROM chunks"
+
+# NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
+POSITIVES = """
+    CREATE TEMP TABLE positives AS
+    SELECT tenant, query_id, chunk_id AS positive_id, text_hash, split, fused_score AS positive_score,
+           fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
+    FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
+    JOIN texts USING (tenant, chunk_id)
+    WHERE relevance > 0 AND split <> 'test'
+"""
+
+# Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one of
+# the query's positives is none of its negatives, and no text is a negative twice.
+JUDGED = """
+    CREATE TEMP TABLE judged AS
+    WITH found AS (
+        SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
+        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
+        SEMI JOIN positives USING (tenant, query_id)
+        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        WHERE relevance = 0
+        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY fused_score DESC, chunk_id) = 1
+    )
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
+    FROM found QUALIFY place <= $negatives
+"""
+
+# Beyond the pool, and only for queries whose judged negatives do not suffice. A copy of a pool member without a label
+# is as open as that member is.
+MINED = """
+    CREATE TEMP TABLE mined AS
+    WITH short AS (
+        SELECT tenant, query_id, $negatives - count(judged.chunk_id) AS wanted
+        FROM (SELECT DISTINCT tenant, query_id FROM positives) LEFT JOIN judged USING (tenant, query_id)
+        GROUP BY tenant, query_id HAVING wanted > 0
+    ), beyond AS (
+        SELECT tenant, query_id, chunk_id, CAST(sum(CAST(1.0 / (60 + rank) AS DECIMAL(18, 12))) AS FLOAT) AS score
+        FROM rankings SEMI JOIN short USING (tenant, query_id) ANTI JOIN pool USING (tenant, query_id, chunk_id)
+        GROUP BY tenant, query_id, chunk_id
+    ), unlabelled AS (
+        SELECT tenant, query_id, text_hash
+        FROM pool JOIN texts USING (tenant, chunk_id)
+        SEMI JOIN short USING (tenant, query_id) ANTI JOIN qrels USING (tenant, query_id, chunk_id)
+    ), found AS (
+        SELECT tenant, query_id, chunk_id, score
+        FROM beyond JOIN texts USING (tenant, chunk_id)
+        ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
+        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        ANTI JOIN judged AS taken USING (tenant, query_id, text_hash)
+        QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1
+    )
+    SELECT *, row_number() OVER (PARTITION BY tenant, query_id ORDER BY score DESC, chunk_id) AS place
+    FROM found JOIN short USING (tenant, query_id)
+"""
+
+# A query's mined chunks are numbered by falling score: those below a ceiling follow one another from `start` on.
+NEGATIVES = """
+    CREATE TEMP TABLE negatives AS
+    WITH steps AS (
+        SELECT tenant, query_id, wanted, CAST(score AS DOUBLE) AS score, min(place) AS start
+        FROM mined GROUP BY tenant, query_id, wanted, score
+    ), places AS (
+        SELECT p.tenant, p.query_id, p.positive_id, unnest(range(s.start, s.start + s.wanted)) AS place
+        FROM positives p ASOF JOIN steps s
+          ON s.tenant = p.tenant AND s.query_id = p.query_id AND p.ceiling > s.score
+    )
+    SELECT tenant, query_id, positive_id, chunk_id, score, place
+    FROM positives JOIN judged USING (tenant, query_id)
+    UNION ALL
+    SELECT tenant, query_id, positive_id, chunk_id, score, $negatives + place
+    FROM places JOIN mined USING (tenant, query_id, place)
+"""
+
+CHOSEN = """
+    CREATE TEMP TABLE chosen AS
+    WITH lists AS (
+        SELECT tenant, query_id, positive_id,
+               list(chunk_id ORDER BY place) AS negative_ids, list(score ORDER BY place) AS negative_scores
+        FROM negatives GROUP BY tenant, query_id, positive_id
+    )
+    SELECT tenant, query_id, positive_id, positive_score, split,
+           coalesce(negative_ids, []) AS negative_ids, coalesce(negative_scores, []) AS negative_scores,
+           row_number() OVER (ORDER BY tenant, query_id, positive_score DESC, positive_id) - 1 AS number
+    FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
+"""
+
+BLOCK_OF_TRIPLETS = """
+    WITH block AS (SELECT * FROM chosen WHERE number >= $first AND number < $first + $rows),
+    negatives AS (
+        SELECT number, list(text ORDER BY place) AS negatives
+        FROM (SELECT number, tenant, unnest(negative_ids) AS chunk_id, generate_subscripts(negative_ids, 1) AS place
+              FROM block)
+        JOIN chunks USING (tenant, chunk_id) GROUP BY number
+    )
+    SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, 'pooled')), 1, 24) AS triplet_id,
+           b.tenant, b.query_id, q.text AS query, b.positive_id, c.text AS positive,
+           b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
+           'pooled' AS source, b.split
+    FROM block b
+    JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id
+    JOIN chunks c ON c.tenant = b.tenant AND c.chunk_id = b.positive_id
+    LEFT JOIN negatives n USING (number)
+    ORDER BY number
+"""
+
+
+def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
+    """Write one triplet per positive of a train or validation query.
+
+    Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks beyond the
+    pool whose fused score lies below s⁺ − |s⁺|·margin. A shortfall is counted, never filled with random text.
+    Scores are the fused retrieval scores of both, on one scale.
+
+    Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
+    """
+    limits = {"negatives": settings.negatives}
+    with tables.connect() as connection:
+        connection.execute(TEXTS)
+        connection.execute(POSITIVES, {"margin": settings.margin})
+        for statement in (JUDGED, MINED, NEGATIVES):
+            connection.execute(statement, limits)
+        connection.execute(CHOSEN)
+        rows, short = _totals(connection, settings.negatives)
+        for block in _blocks(connection, rows):
+            output.write("triplets", TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True))))
+            output.progress(sum(part.rows for part in output.parts["triplets"]), rows)
+    output.facts["short_of_negatives"] = short
+    output.count(FunnelStep("triplets", "positives of train and validation", rows, "triplets", rows))
+
+
+def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, int]:
+    counts = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
+    found = connection.sql(counts, params={"wanted": wanted}).fetchall()
+    return int(found[0][0]), int(found[0][1])
+
+
+def _blocks(connection: duckdb.DuckDBPyConnection, rows: int) -> Iterator[pa.Table]:
+    for first in range(0, rows, BLOCK):
+        yield connection.sql(BLOCK_OF_TRIPLETS, params={"first": first, "rows": BLOCK}).to_arrow_table()

@@ -1,0 +1,163 @@
+"""The human label of a pair, what most of its reviewers said; and the reviewers' answers as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables, key_of
+from darklode.pipeline.validate.review.journal import FOLDER, Journal, standing
+from darklode.schemas.review_tables import REVIEWS
+
+_Floats = NDArray[np.float64]
+_Counts = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
+
+# Of several grades it is the middle one of those who found the pair relevant, the lower of two.
+LABELS = """
+    SELECT tenant, query_id, chunk_id, yes, no, shown,
+           CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
+    FROM (
+        SELECT tenant, query_id, chunk_id, bool_or(judge_shown) AS shown, count(*) FILTER (relevance > 0) AS yes,
+               count(*) FILTER (relevance = 0) AS no,
+               quantile_disc(relevance, 0.5) FILTER (relevance > 0) AS grade
+        FROM reviews GROUP BY tenant, query_id, chunk_id
+    )
+"""
+
+REVIEWED = f"""
+    SELECT l.tenant, l.relevance, l.shown, l.yes + l.no AS votes, s.position AS stratum, p.retrievers,
+           v.relevant, v.probability, v.grade,
+           dense_rank() OVER (ORDER BY l.tenant, l.query_id) - 1 AS query
+    FROM ({LABELS}) l
+    LEFT JOIN review_sample r USING (tenant, query_id, chunk_id)
+    LEFT JOIN (SELECT DISTINCT stratum, position FROM review_strata) s USING (stratum)
+    LEFT JOIN pool p USING (tenant, query_id, chunk_id)
+    LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
+    ORDER BY l.tenant, l.query_id, l.chunk_id
+"""
+
+
+@dataclass(frozen=True)
+class ReviewedPairs:
+    """Pairs that somebody answered, by key; each of shape (n_pairs,).
+
+    Attributes:
+        tenant: its name.
+        query: number of the pair's query, from 0.
+        stratum: position of the pair's stratum, -1 where the sample does not hold the pair.
+        votes: answers that were no skips.
+        shown: a reviewer could see the judge's verdict.
+        relevance: the human label, -1 where there is none.
+        read: the judge's verdict could be read; only then `relevant` says what it was.
+        relevant: the judge's label.
+        probability: the judge's, NaN where it gave none.
+        grade: the judge's, NaN where it gave none.
+        found_by: shape (n_pairs, n_retrievers).
+    """
+
+    tenant: NDArray[np.object_]
+    query: _Counts
+    stratum: _Counts
+    votes: _Counts
+    shown: _Flags
+    relevance: _Counts
+    read: _Flags
+    relevant: _Flags
+    probability: NDArray[np.float32]
+    grade: _Floats
+    found_by: _Flags
+
+    @classmethod
+    def of(cls, tables: Tables, retrievers: list[str]) -> ReviewedPairs:
+        """Read them.
+
+        Args:
+            tables: holds `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
+            retrievers: the columns of `found_by`.
+        """
+        rows = tables.sql(REVIEWED)
+        return cls(
+            tenant=rows["tenant"].to_numpy(zero_copy_only=False),
+            query=rows["query"].to_numpy(),
+            stratum=pc.fill_null(rows["stratum"], -1).to_numpy().astype(np.int64),
+            votes=rows["votes"].to_numpy(),
+            shown=rows["shown"].to_numpy(),
+            relevance=pc.fill_null(rows["relevance"], -1).to_numpy().astype(np.int64),
+            read=pc.is_valid(rows["relevant"]).to_numpy(),
+            relevant=pc.fill_null(rows["relevant"], False).to_numpy(),
+            probability=pc.fill_null(rows["probability"], float("nan")).to_numpy(),
+            grade=pc.fill_null(rows["grade"].cast(pa.float64()), float("nan")).to_numpy(),
+            found_by=_membership(rows["retrievers"], retrievers),
+        )
+
+    def take(self, rows: _Flags) -> ReviewedPairs:
+        """Some of the pairs."""
+        return ReviewedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def labelled(self) -> _Flags:
+        """Pairs with a human label."""
+        return np.asarray(self.relevance >= 0)
+
+    @property
+    def positive(self) -> _Flags:
+        """Relevant to people."""
+        return np.asarray(self.relevance > 0)
+
+
+def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
+    found = np.zeros((len(lists), len(names)), bool)
+    whole = lists.combine_chunks()
+    row = pc.list_parent_indices(whole).to_numpy()
+    column = pc.index_in(pc.list_flatten(whole), pa.array(names, pa.string()))
+    found[row, column.to_numpy(zero_copy_only=False).astype(np.int64)] = True
+    return found
+
+
+def labels_csv(tables: Tables) -> str:
+    """The human labels as the CSV that `judge.human` takes; ties and skipped pairs have none.
+
+    Args:
+        tables: holds `reviews`.
+    """
+    rows = tables.sql(
+        f"SELECT tenant, query_id, chunk_id, relevance FROM ({LABELS}) WHERE relevance IS NOT NULL "
+        "ORDER BY tenant, query_id, chunk_id"
+    )
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(rows.column_names)
+    writer.writerows(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+    return file.getvalue()
+
+
+REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
+
+
+def answers_fingerprint(store: Store) -> str:
+    """Identify a run's answers: each is a file that never changes."""
+    return key_of(sorted(store.sizes(FOLDER).items()))
+
+
+def write_reviews(store: Store, output: Output) -> None:
+    """Write each reviewer's last answer to each pair, unless it was taken back.
+
+    Args:
+        store: the run's files, with its journal.
+        output: takes `reviews`.
+
+    Raises:
+        ArtifactError: a file of the journal is no answer.
+    """
+    answers = Journal(store).read()
+    rows = standing(answers)
+    output.write(REVIEWS.name, rows)
+    dropped = {"replaced or taken back": len(answers) - len(rows)} if len(answers) > len(rows) else {}
+    output.count(FunnelStep("reviews", "answers", len(answers), "standing answers", len(rows), dropped))

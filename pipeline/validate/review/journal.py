@@ -1,0 +1,113 @@
+"""The answers of reviewers, one small file each: never changed, deleted, or lost with the process."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.schemas.review_tables import REVIEWS
+
+FOLDER = "review/answers"
+_READERS = 16  # files read at once: on S3 each is a request
+_NAME = re.compile(r"/(\d{20})-[0-9a-f]{32}\.json")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one reviewer said of one pair, at one moment.
+
+    Attributes:
+        relevance: 0, or a grade from 1; None where the pair was skipped.
+        judge_shown: the reviewer could see the judge's verdict.
+        undone: takes back what this reviewer said of the pair before; the other values then mean nothing.
+    """
+
+    tenant: str
+    query_id: str
+    chunk_id: str
+    reviewer: str
+    relevance: int | None
+    answered_at: datetime
+    rationale: str | None = None
+    judge_shown: bool = False
+    undone: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The pair and its reviewer."""
+        return self.tenant, self.query_id, self.chunk_id, self.reviewer
+
+    @property
+    def pair(self) -> str:
+        """See `pair_name`."""
+        return pair_name(self.tenant, self.query_id, self.chunk_id)
+
+
+class Journal:
+    """The answers of a run, in the order given; several threads and processes may add to it at once.
+
+    The order is that of the clock; an answer added after `read` comes after all that was read, should the clock have
+    been set back since.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._last = 0
+        self._counting = threading.Lock()
+
+    def append(self, answer: Answer) -> None:
+        """Keep an answer; it is on disk, whole, when this returns."""
+        with self._counting:
+            self._last = max(time.time_ns(), self._last + 1)
+            number = self._last
+        said = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
+        name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
+        self._store.write(name, json.dumps(said, ensure_ascii=False).encode())
+
+    def read(self) -> list[Answer]:
+        """Every answer, those that were taken back included.
+
+        Raises:
+            ArtifactError: a file there is no answer.
+        """
+        names = sorted(name for name in self._store.sizes(FOLDER) if name.endswith(".json"))
+        numbers = [int(found[1]) for name in names if (found := _NAME.search(name))]
+        with self._counting:
+            self._last = max([self._last, *numbers])
+        with ThreadPoolExecutor(_READERS) as readers:
+            return list(readers.map(self._load, names))
+
+    def _load(self, name: str) -> Answer:
+        try:
+            said = json.loads(self._store.read(name) or b"")
+            return Answer(**said | {"answered_at": datetime.fromisoformat(said["answered_at"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ArtifactError(
+                f"{self._store.path(name)} is no answer of a reviewer ({error}); move it away"
+            ) from error
+
+
+def standing(answers: Iterable[Answer]) -> pa.Table:
+    """Rows of `reviews` by their key: each reviewer's last answer to a pair, unless it was taken back."""
+    last = {answer.key: answer for answer in answers}
+    kept = [last[key] for key in sorted(last) if not last[key].undone]
+    return REVIEWS.rows({name: [getattr(answer, name) for answer in kept] for name in REVIEWS.schema.names})
+
+
+def pair_name(tenant: str, query_id: str, chunk_id: str) -> str:
+    """What a form or a sheet calls a pair: ids may hold characters that neither carries unchanged."""
+    return "p" + key_of(tenant, query_id, chunk_id)
+
+
+def clean_rationale(text: str | None) -> str | None:
+    """A rationale as it is kept: without space around it, its lines ended one way; None where it says nothing."""
+    return (text or "").replace("\r\n", "\n").replace("\r", "\n").strip() or None

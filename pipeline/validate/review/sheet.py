@@ -1,0 +1,167 @@
+"""The pairs to review as a CSV file for those who prefer a spreadsheet, there and back."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from darklode.pipeline.base.errors import ExportError, InputError
+from darklode.pipeline.validate.review.deck import Deck, Pair
+from darklode.pipeline.validate.review.journal import clean_rationale, pair_name
+from darklode.pipeline.validate.review.scale import Scale
+from darklode.pipeline.validate.review.turns import Turns
+
+IDS = ("tenant", "query_id", "chunk_id")
+COLUMNS = (*IDS, "query", "title", "heading", "chunk", "relevance", "rationale")
+JUDGE_COLUMNS = ("judge", "probability")
+NAME = "pair"
+SKIP = "skip"
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+_GRADE = re.compile(r"(\d{1,9})([.,]0+)?")
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row that was not taken: its line, from 1, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass
+class Imported:
+    """What became of a sheet's rows."""
+
+    new: int = 0
+    known: int = 0
+    empty: int = 0
+    refused: list[RefusedRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _SheetRow:
+    line: int
+    row: int
+    relevance: int | None
+    rationale: str | None
+
+
+def export_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, *, show_judge: bool) -> int:
+    """Write a reviewer's pairs, answers given so far filled in; returns how many rows.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe, which `import_sheet` takes away.
+
+    Raises:
+        ExportError: the file exists, or cannot be written.
+    """
+    rows = turns.rows_for(reviewer)
+    try:
+        with path.open("x", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*COLUMNS, *(JUDGE_COLUMNS if show_judge else ()), NAME])
+            for row in rows:
+                writer.writerow(map(_defused, _cells(deck[int(row)], turns, reviewer, int(row), show_judge=show_judge)))
+    except FileExistsError as error:
+        raise ExportError(f"{path} exists, and may hold answers; choose another name") from error
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {error}") from error
+    return len(rows)
+
+
+def _cells(pair: Pair, turns: Turns, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
+    yield from (pair.tenant, pair.query_id, pair.chunk_id, pair.query, pair.title or "", pair.heading or "", pair.text)
+    said = turns.said(reviewer, row)
+    yield "" if said is None else SKIP if said.relevance is None else str(said.relevance)
+    yield (said and said.rationale) or ""
+    if show_judge:
+        yield {True: "relevant", False: "not relevant", None: ""}[pair.relevant]
+        yield "" if pair.probability is None else f"{pair.probability:.3f}"
+    yield pair.name
+
+
+def import_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, scale: Scale) -> Imported:
+    """Keep a sheet's answers as a reviewer's; rows without one are passed over, bad ones refused.
+
+    A row is known by its column `pair`, or by its ids where that is missing or empty. What the reviewer said before is
+    not kept again, so that a second import of the same sheet changes nothing.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column.
+    """
+    done = Imported()
+    given: dict[int, list[_SheetRow]] = {}
+    header, rows = _read(path)
+    for line, cells in rows:
+        read = _understood(line, cells, header, deck, scale)
+        if isinstance(read, _SheetRow):
+            given.setdefault(read.row, []).append(read)
+        elif read is None:
+            done.empty += 1
+        else:
+            done.refused.append(read)
+    shown = JUDGE_COLUMNS[0] in header
+    for row, said in given.items():
+        if len({(one.relevance, one.rationale) for one in said}) > 1:
+            lines = " and ".join(str(one.line) for one in said)
+            done.refused += [RefusedRow(one.line, f"lines {lines} say different things of one pair") for one in said]
+            continue
+        news = turns.answer(reviewer, deck[row], said[0].relevance, said[0].rationale, shown=shown)
+        done.new += news
+        done.known += not news
+    done.refused.sort(key=lambda one: one.line)
+    return done
+
+
+def _understood(
+    line: int, cells: list[str], header: list[str], deck: Deck, scale: Scale
+) -> _SheetRow | RefusedRow | None:
+    """A row's answer; None where it holds none."""
+    if len(cells) != len(header):
+        return RefusedRow(line, f"{len(cells)} cells instead of {len(header)}")
+    said = dict(zip(header, map(_armed, cells), strict=True))
+    told = said["relevance"].strip()
+    if not told:
+        return None
+    name = said.get(NAME, "").strip() or pair_name(*(said.get(one, "") for one in IDS))
+    if name not in deck.rows:
+        return RefusedRow(line, "no such pair in the sample (a spreadsheet may have changed its ids)")
+    if told.casefold() == SKIP:
+        return _SheetRow(line, deck.rows[name], None, clean_rationale(said.get("rationale")))
+    grade = _GRADE.fullmatch(told)
+    if grade is None or int(grade[1]) not in scale.names:
+        grades = ", ".join(str(one) for one in sorted(scale.names))
+        return RefusedRow(line, f"relevance {told[:20]!r} is none of {grades}, {SKIP}")
+    return _SheetRow(line, deck.rows[name], int(grade[1]), clean_rationale(said.get("rationale")))
+
+
+def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header, and each row with the line it begins on."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
+            header = [name.strip() for name in next(reader, [])]
+            rows, line = [], reader.line_num
+            for cells in reader:
+                if cells:
+                    rows.append((line + 1, cells))
+                line = reader.line_num
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}; save the sheet as CSV in UTF-8") from error
+    if "relevance" not in header or not (NAME in header or set(IDS) <= set(header)):
+        raise InputError(f"{path} needs the columns relevance and {NAME} (or {', '.join(IDS)}); it has {header}")
+    return header, rows
+
+
+def _defused(cell: str) -> str:
+    """The cell so that no spreadsheet takes it for a formula; `_armed` takes it back."""
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _armed(cell: str) -> str:
+    return cell.removeprefix("'")

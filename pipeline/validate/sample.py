@@ -1,0 +1,200 @@
+"""The stage that draws the sample for review."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.validate import sample as sql
+from darklode.pipeline.validate import strata
+from darklode.pipeline.validate.strata import Cells, Stratum, stratify
+from darklode.schemas.review_tables import REVIEW_SAMPLE, REVIEW_STRATA
+from darklode.schemas.settings import ReviewSettings
+
+REVIEW_SAMPLE_STAGE = Stage("review_sample", 1, ("pool", "verdicts"), ("review_sample", "review_strata"))
+"""With `judge.depth` adaptive it reads `unjudged` besides."""
+
+
+def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, seed: int) -> None:
+    """Draw some queries of each tenant, and a stratified sample of their candidates; see `strata.stratify`.
+
+    A pair stands for `pairs` ÷ `sampled` of its stratum in the whole run, not only in the sampled queries. Pairs are
+    reviewed query by query, queries and their pairs in random order: the order tells a reviewer nothing, and whoever
+    stops early has labelled a random part of the queries. All draws depend on the seed and on ids alone.
+
+    Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
+
+    Args:
+        tables: holds `pool` and `verdicts`; where pairs were left unjudged, `unjudged` too.
+        output: takes `review_sample` and `review_strata`.
+        settings: share of the queries, number of pairs, share that all reviewers label.
+        seed: of all draws.
+    """
+    with tables.connect() as connection:
+        connection.execute(sql.CHOSEN, {"seed": str(seed), "share": settings.query_share})
+        connection.execute(sql.COUNTED.format(pairs=_pairs(tables, "pool")))
+        found = connection.sql(sql.CELLS).to_arrow_table()
+        if found.num_rows:
+            names = found["tenant"].combine_chunks().dictionary_encode()
+            cells = _cells(found, names)
+            total = int(cells.candidates.sum())
+            chosen = stratify(cells, settings.pairs or total)
+            _plan(connection, found, cells, chosen, names.dictionary.to_pylist())
+            _write(
+                connection,
+                output,
+                _pairs(tables, "(FROM pool SEMI JOIN chosen USING (tenant, query_id))"),
+                seed,
+                settings,
+            )
+            kept = sum(one.sampled for one in chosen)
+            dropped = {"not in the sample": total - kept} if total > kept else {}
+            output.count(FunnelStep("review_sample", "candidates of sampled queries", total, "pairs", kept, dropped))
+            queries = connection.sql("SELECT count(*) FROM chosen").fetchall()
+            output.facts["queries"] = int(queries[0][0])
+
+
+def _pairs(tables: Tables, pool: str) -> str:
+    """Every pair of the pool, or of a part of it, with what strata look at."""
+    if "unjudged" not in tables:
+        return sql.PAIRS.format(pool=pool, probability="v.probability", unjudged="")
+    joined = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
+    return sql.PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=joined)
+
+
+def _cells(found: pa.Table, tenants: pa.DictionaryArray) -> Cells:
+    numbers = {name: found[name].to_numpy().astype(np.int64) for name in found.column_names if name != "tenant"}
+    return Cells(tenant=tenants.indices.to_numpy().astype(np.int64), **numbers)
+
+
+def _plan(
+    connection: duckdb.DuckDBPyConnection, found: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
+) -> None:
+    """Make `cells` (which stratum each belongs to), `strata` and `planned` tables of the connection."""
+    number = np.empty(found.num_rows, np.int64)
+    for place, one in enumerate(chosen):
+        number[one.cells] = place
+    columns = {
+        "number": list(range(len(chosen))),
+        "stratum": [_name(place, one, cells, tenants) for place, one in enumerate(chosen)],
+        "sampled": pa.array([one.sampled for one in chosen], pa.int64()),
+    }
+    connection.register("numbered", found.append_column("number", pa.array(number)))
+    connection.register("named", pa.table(columns))
+    connection.execute("CREATE TEMP TABLE cells AS FROM numbered")
+    connection.execute("CREATE TEMP TABLE strata AS FROM named")
+    connection.execute(sql.PLANNED)
+
+
+def _name(place: int, one: Stratum, cells: Cells, tenants: list[str]) -> str:
+    """What a person calls the stratum; the number keeps names apart."""
+    tenant = "several tenants" if one.tenant is None else tenants[one.tenant]
+    known = cells.permille[one.cells][cells.permille[one.cells] >= 0] / 1000
+    band = f", {known.min():.3f} to {known.max():.3f}" if len(known) else ""
+    who = sorted({strata.FOUND[found] for found in cells.found[one.cells]})
+    return f"{place:03d} {tenant}: {strata.VERDICTS[one.verdict]}{band}, found by {' or '.join(who)}"
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, output: Output, pairs: str, seed: int, settings: ReviewSettings
+) -> None:
+    connection.execute(sql.DRAWN.format(pairs=pairs), {"seed": str(seed)})
+    for rows in pieces(connection, sql.SAMPLE, {"seed": str(seed), "shared": settings.shared}, PART_ROWS):
+        output.write("review_sample", REVIEW_SAMPLE.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+    rows = connection.sql(sql.STRATA, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
+    output.write("review_strata", REVIEW_STRATA.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+
+
+# A number for each row that no other row, order of rows or version of DuckDB can change.
+DRAW = "md5_number_lower(concat_ws(chr(0), $seed, '{what}', {columns}))"
+
+CHOSEN = f"""
+    CREATE TEMP TABLE chosen AS
+    WITH asked AS (SELECT DISTINCT tenant, query_id FROM pool)
+    SELECT tenant, query_id FROM asked
+    QUALIFY row_number() OVER (
+        PARTITION BY tenant ORDER BY {DRAW.format(what="query", columns="tenant, query_id")}, query_id
+    ) <= greatest(1, CAST(round($share * count(*) OVER (PARTITION BY tenant)) AS BIGINT))
+"""
+
+PAIRS = """
+    SELECT p.tenant, p.query_id, p.chunk_id, p.retrievers,
+           CASE WHEN v.judge_id IS NULL THEN 3 WHEN v.relevant IS NULL THEN 2 WHEN v.relevant THEN 0 ELSE 1 END
+               AS verdict,
+           CAST(len(p.retrievers) > 1 AS INTEGER) AS found,
+           coalesce(CAST(round(1000 * {probability}) AS INTEGER), -1) AS permille
+    FROM {pool} p LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {unjudged}
+"""
+
+COUNTED = """
+    CREATE TEMP TABLE counted AS
+    SELECT tenant, verdict, found, permille, retrievers, count(*) AS pairs,
+           count(*) FILTER (c.query_id IS NOT NULL) AS candidates
+    FROM ({pairs}) LEFT JOIN chosen c USING (tenant, query_id)
+    GROUP BY tenant, verdict, found, permille, retrievers
+"""
+
+CELLS = """
+    SELECT tenant, verdict, found, permille, CAST(sum(pairs) AS BIGINT) AS pairs,
+           CAST(sum(candidates) AS BIGINT) AS candidates
+    FROM counted GROUP BY tenant, verdict, found, permille ORDER BY tenant, verdict, found, permille
+"""
+
+PLANNED = """
+    CREATE TEMP TABLE planned AS
+    SELECT number, stratum, sampled, CAST(sum(cells.pairs) AS BIGINT) AS pairs
+    FROM cells JOIN strata USING (number) GROUP BY number, stratum, sampled
+"""
+
+START = DRAW.format(what="start", columns="number, who")
+
+# Within a stratum the draw is spread over who found a pair: the one retriever, or so many. Each of these groups is laid
+# out evenly from a place of its own, and the first so many of all are drawn (Ohlsson, 1998). A pair keeps its number in
+# every draw, so that a run which was built again asks about mostly the same pairs.
+DRAWN = f"""
+    CREATE TEMP TABLE drawn AS
+    WITH candidates AS (
+        SELECT tenant, query_id, chunk_id, number,
+               CASE found WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS who,
+               {DRAW.format(what="pair", columns="tenant, query_id, chunk_id")} AS draw
+        FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found, permille)
+    ), laid AS (
+        SELECT *, (row_number() OVER alike - {START} / 18446744073709551616.0)
+                  / count(*) OVER (PARTITION BY number, who) AS place
+        FROM candidates WINDOW alike AS (PARTITION BY number, who ORDER BY draw, tenant, query_id, chunk_id)
+    )
+    SELECT tenant, query_id, chunk_id, planned.* FROM laid JOIN planned USING (number)
+    QUALIFY row_number() OVER (PARTITION BY number ORDER BY place, draw, tenant, query_id, chunk_id) <= sampled
+"""
+
+SAMPLE = f"""
+    WITH mixed AS (
+        SELECT *, {DRAW.format(what="order of queries", columns="tenant, query_id")} AS of_query,
+               {DRAW.format(what="order of pairs", columns="tenant, query_id, chunk_id")} AS of_pair,
+               {DRAW.format(what="shared", columns="tenant, query_id, chunk_id")} AS of_shared
+        FROM drawn
+    )
+    SELECT tenant, query_id, chunk_id,
+           CAST(row_number() OVER (ORDER BY of_query, tenant, query_id, of_pair, chunk_id) - 1 AS INTEGER) AS position,
+           stratum, pairs, sampled, pairs / sampled AS weight,
+           row_number() OVER (ORDER BY of_shared, tenant, query_id, chunk_id)
+               <= round($shared * count(*) OVER ()) AS shared
+    FROM mixed ORDER BY position
+"""
+
+STRATA = """
+    WITH numbered AS (
+        SELECT tenant, retrievers, number, counted.pairs, verdict
+        FROM counted JOIN cells USING (tenant, verdict, found, permille)
+    ), every AS (
+        SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered UNION ALL
+        SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered
+    )
+    SELECT stratum, CAST(number AS INTEGER) AS position, tenant, retriever, $verdicts[verdict + 1] AS verdict,
+           CAST(sum(pairs) AS BIGINT) AS pairs
+    FROM every JOIN strata USING (number) GROUP BY ALL ORDER BY position, tenant, retriever NULLS FIRST
+"""

@@ -1,0 +1,170 @@
+"""The stage that holds the judge of a run against those who reviewed a sample of it, and these against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
+from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
+from darklode.pipeline.validate.figures import Scope, figures, scopes
+from darklode.pipeline.validate.interval import bootstrap
+from darklode.pipeline.validate.labels import LABELS
+from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
+from darklode.schemas.settings import ValidationSettings
+
+DIFFERENT = f"""
+    WITH labels AS ({LABELS}), said AS (
+        SELECT tenant, query_id, chunk_id, list(reviewer ORDER BY reviewer) AS reviewers,
+               list(coalesce(rationale, '') ORDER BY reviewer) AS reasons
+        FROM reviews WHERE relevance IS NOT NULL GROUP BY tenant, query_id, chunk_id
+    ), strata AS (SELECT DISTINCT stratum, verdict FROM review_strata),
+    differing AS (
+        SELECT labels.*, strata.verdict, sample.weight
+        FROM labels JOIN review_sample sample USING (tenant, query_id, chunk_id) JOIN strata USING (stratum)
+        WHERE relevance IS NOT NULL AND (relevance > 0) <> (strata.verdict = 'relevant')
+    )
+    SELECT tenant, query_id, chunk_id,
+           CASE WHEN d.relevance > 0 THEN 'missed positive' ELSE 'false positive' END AS kind,
+           d.verdict, v.probability, v.rationale, d.relevance, said.reviewers, said.reasons, d.weight
+    FROM differing d JOIN said USING (tenant, query_id, chunk_id)
+    LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
+    ORDER BY d.weight DESC, tenant, query_id, chunk_id
+"""
+
+
+def disagreements(tables: Tables) -> pa.Table:
+    """Rows of `disagreements`, those that stand for most pairs first.
+
+    Args:
+        tables: holds `reviews`, `review_sample`, `review_strata` and `verdicts`.
+    """
+    found = tables.sql(DIFFERENT)
+    return DISAGREEMENTS.rows(dict(zip(found.column_names, found.columns, strict=True)))
+
+
+VALIDATE = Stage(
+    "validate",
+    1,
+    ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews"),
+    ("validation", "reviewer_agreement", "disagreements"),
+)
+
+
+def validate(
+    tables: Tables,
+    output: Output,
+    settings: ValidationSettings,
+    *,
+    thresholds: Mapping[str, float],
+    seed: int,
+) -> None:
+    """Estimate for the whole run what the labels of the sample say; see `interval.estimate` and `figures`.
+
+    The label of a pair is what most reviewers said, skips aside; on a tie it has none. Only pairs of the standing
+    sample enter estimates; answers are kept by pair, so that they count again when a later sample holds the pair.
+    Nothing is written where the run has no sample.
+
+    Args:
+        tables: holds `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+        output: takes `validation`, `reviewer_agreement` and `disagreements`.
+        settings: number of resamples.
+        thresholds: of the judge, by tenant; a tenant that is missing has none.
+        seed: of the intervals and folds.
+    """
+    if not tables.rows("review_strata"):
+        return
+    rows = [
+        figures(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
+        for number, scope in enumerate(scopes(tables))
+    ]
+    output.write("validation", pa.Table.from_pylist(rows, schema=VALIDATION.schema))
+    output.write("reviewer_agreement", reviewer_agreement(tables, settings.bootstrap, seed))
+    output.write("disagreements", disagreements(tables))
+    sampled, labelled = tables.rows("review_sample"), int(str(rows[0]["labelled"]))
+    lost = {name: int(str(rows[0][name])) for name in ("tied", "skipped")}
+    lost["unanswered"] = sampled - labelled - sum(lost.values())
+    dropped = {reason: n for reason, n in lost.items() if n}
+    output.count(FunnelStep("validate", "sampled pairs", sampled, "labelled pairs", labelled, dropped))
+
+
+def _threshold(scope: Scope, thresholds: Mapping[str, float]) -> float | None:
+    of = {thresholds.get(tenant) for tenant in scope.tenants}
+    return of.pop() if len(of) == 1 else None
+
+
+def stale(run: Run) -> bool:
+    """Whether a run's validation is of other verdicts than those it has by now."""
+    manifest, parts = run.manifests().get("validate"), run.parts()
+    return manifest is not None and manifest.inputs.get("verdicts") != digest(parts.get("verdicts", []))
+
+
+# The four counts of each two reviewers, query by query.
+PAIRWISE = """
+    SELECT one.reviewer, two.reviewer AS other, count(*) FILTER (one.relevance > 0 AND two.relevance > 0) AS both,
+           count(*) FILTER (one.relevance > 0 AND two.relevance = 0) AS first,
+           count(*) FILTER (one.relevance = 0 AND two.relevance > 0) AS second,
+           count(*) FILTER (one.relevance = 0 AND two.relevance = 0) AS neither
+    FROM reviews one JOIN reviews two USING (tenant, query_id, chunk_id)
+    WHERE one.reviewer < two.reviewer AND one.relevance IS NOT NULL AND two.relevance IS NOT NULL
+    GROUP BY one.reviewer, two.reviewer, tenant, query_id ORDER BY one.reviewer, two.reviewer, tenant, query_id
+"""
+
+VOTES = """
+    WITH votes AS (
+        SELECT tenant, query_id, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
+        FROM reviews GROUP BY tenant, query_id, chunk_id
+    )
+    SELECT dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query, yes, no FROM votes WHERE yes + no > 1
+"""
+
+_Floats = NDArray[np.float64]
+
+
+def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
+    """Rows of `reviewer_agreement`: each two reviewers with a pair in common, then all; none where nobody shares one.
+
+    Args:
+        tables: holds `reviews`.
+        resamples: of the queries, for each interval.
+        seed: of the resampling.
+    """
+    rows = [*_each_two(tables, resamples, seed), *_all(tables, resamples, seed)]
+    return pa.Table.from_pylist(rows, schema=REVIEWER_AGREEMENT.schema)
+
+
+def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
+    found = tables.sql(PAIRWISE)
+    names = found.select(["reviewer", "other"])
+    for pair in names.group_by(names.column_names, use_threads=False).aggregate([]).to_pylist():
+        one, two = (pc.equal(found[name], pair[name]) for name in names.column_names)
+        own = found.filter(pc.and_(one, two))
+        counts = np.column_stack([own[name].to_numpy() for name in ("both", "first", "second", "neither")])
+        kappa = bootstrap(counts.astype(np.float64), _kappa, resamples, seed)
+        yield pair | _counts(int(counts.sum()), int(counts[:, [0, 3]].sum())) | kappa.columns("kappa")
+
+
+def _kappa(sums: _Floats) -> _Floats:
+    both, first, second, neither = (sums[..., place] for place in range(4))
+    return cohens_kappa(Confusion(both, first, second, neither))
+
+
+def _all(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
+    votes = tables.sql(VOTES)
+    if not votes.num_rows:
+        return
+    yes, no, query = (votes[name].to_numpy() for name in ("yes", "no", "query"))
+    kinds, kind = np.unique(np.column_stack([yes, no]), axis=0, return_inverse=True)
+    queries = np.unique(query, return_inverse=True)[1]
+    shape = (int(queries.max()) + 1, len(kinds))
+    counts = np.bincount(queries * len(kinds) + kind.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+    found = bootstrap(counts.astype(np.float64), lambda sums: alpha(kinds[:, 0], kinds[:, 1], sums), resamples, seed)
+    yield _counts(len(yes), int(((yes == 0) | (no == 0)).sum())) | found.columns("alpha")
+
+
+def _counts(pairs: int, alike: int) -> dict[str, object]:
+    return {"pairs": pairs, "alike": alike}

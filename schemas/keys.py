@@ -1,0 +1,207 @@
+"""The names of settings: all that there are, those that a kind does not have, and what was meant by a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from darklode.schemas.kinds import OfKind, UnknownKind, kind_of, nearest, section_in
+from darklode.schemas.section import Section
+from darklode.schemas.settings import JudgeSettings, Settings
+
+NAME = "NAME"
+"""Stands for what users name themselves: `encoders.NAME.model`."""
+
+
+class UnknownKey(ValueError):
+    """There is no such setting; the message names the nearest one, or the kind that has it."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A setting.
+
+    Attributes:
+        path: its name, with the sections that it lies in.
+        field: default, bounds and description.
+        kind: which kind has it; empty for one that does not depend on a kind.
+    """
+
+    path: str
+    field: FieldInfo
+    kind: str = ""
+
+
+def keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Key]:
+    """Every setting; of kinds only Darklode's own, each with all the keys that are not the section's."""
+    for name, field in model.model_fields.items():
+        section, mark = section_in(field), kind_of(field)
+        if section:
+            yield from keys(section, f"{prefix}{name}.")
+        elif mark and _is_section(field):
+            yield from _of_kinds(mark, f"{prefix}{name}.")
+        elif mark and _is_named(field):
+            yield from _of_kinds(mark, f"{prefix}{name}.{NAME}.")
+        else:
+            yield Key(prefix + name, field)
+
+
+def _of_kinds(mark: OfKind, prefix: str) -> Iterator[Key]:
+    yield from keys(mark.base, prefix)
+    for kind in mark.group.own():
+        own = mark.section(kind).model_fields.items()
+        yield from (Key(prefix + name, field, kind) for name, field in own if name not in mark.base.model_fields)
+
+
+def kinds() -> Iterator[tuple[str, OfKind]]:
+    """The sections that are of a kind, by name."""
+    for name, field in Settings.model_fields.items():
+        if mark := kind_of(field):
+            yield (name if _is_section(field) else f"{name}.{NAME}"), mark
+
+
+def known_keys() -> list[str]:
+    """Dotted names of all settings, each once."""
+    return list(dict.fromkeys(key.path for key in keys()))
+
+
+def _is_section(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is None
+
+
+def _is_named(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is dict
+
+
+def check_keys(values: Mapping[Any, Any], model: type[BaseModel] = Settings, prefix: str = "") -> None:
+    """See that nested plain values name settings only; what the values are is not looked at.
+
+    Raises:
+        UnknownKey: a key that is none, or not of this kind; a section that is no section; a kind that there is not.
+    """
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        if field is None:
+            raise _unknown(f"{prefix}{name}", value)
+        _check(field, value, f"{prefix}{name}")
+
+
+def _check(field: FieldInfo, value: Any, path: str) -> None:
+    section, mark = section_in(field), kind_of(field)
+    if section:
+        check_keys(_section(value, path), section, f"{path}.")
+    elif mark and _is_section(field):
+        _check_kind(mark, _section(value, path), path)
+    elif mark and _is_named(field):
+        for name, named in _section(value, path).items():
+            _check_kind(mark, _section(named, f"{path}.{name}"), f"{path}.{name}")
+    elif mark:
+        for number, one in enumerate(value if isinstance(value, list | tuple) else ()):
+            _check_kind(mark, _section(one, f"{path}.{number}"), f"{path}.{number}")
+    elif isinstance(value, Mapping) and get_origin(field.annotation) is not dict and value:
+        raise _unknown(path, value)
+
+
+def _check_kind(mark: OfKind, values: Mapping[Any, Any], path: str) -> None:
+    try:
+        kind = mark.kind_in(values)
+        section = mark.section(kind)
+    except UnknownKind as error:
+        raise UnknownKey(f"{path}.kind: {error}") from error
+    for name, value in values.items():
+        field = section.model_fields.get(name)
+        if field is None:
+            raise _not_of_this_kind(mark, kind, path, str(name))
+        _check(field, value, f"{path}.{name}")
+
+
+def _section(value: Any, path: str) -> Mapping[Any, Any]:
+    if isinstance(value, Mapping):
+        return value
+    raise UnknownKey(f"{path} is a section; set {path}.<key> or leave it out")
+
+
+def _unknown(path: str, value: Any) -> UnknownKey:
+    while isinstance(value, Mapping) and value:
+        name, value = next(iter(value.items()))
+        path = f"{path}.{name}"
+    if isinstance(value, Mapping) or path in known_keys():
+        return UnknownKey(f"{path}: there is no such section; a section's keys stand below it, without dots")
+    return UnknownKey(f"there is no setting {path}; {nearest(path, known_keys())}")
+
+
+def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> UnknownKey:
+    """Says which kind has the key, or else which key was meant."""
+    if holders := mark.holders(name):
+        return UnknownKey(f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}")
+    own = list(mark.section(kind).model_fields)
+    others = [key for one in mark.group.own() for key in mark.section(one).model_fields]
+    close = get_close_matches(name, [*own, *others], n=1, cutoff=0.5)
+    if not close:
+        return UnknownKey(f"there is no setting {path}.{name}; known are {', '.join(f'{path}.{key}' for key in own)}")
+    of_another = "" if close[0] in own else f" It is one of kind {' and '.join(mark.holders(close[0]))}."
+    return UnknownKey(f"there is no setting {path}.{name}; did you mean {path}.{close[0]}?{of_another}")
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any], model: type[BaseModel] = Settings) -> dict[str, Any]:
+    """`base` with the values of `over` in their places; sections merge, values replace.
+
+    Where `over` names another kind than `base`, the keys of the kind before go.
+    """
+    merged = dict(base)
+    for name, value in over.items():
+        field, before = model.model_fields.get(name), merged.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            merged[name] = _merged(field, before, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _merged(field: FieldInfo | None, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    mark = kind_of(field) if field else None
+    if field is None or mark is None:
+        return merge(before, over, (section_in(field) if field else None) or Section)
+    if _is_section(field):
+        return _of_one_kind(mark, before, over)
+    both = {name for name in before if isinstance(before[name], Mapping) and isinstance(over.get(name), Mapping)}
+    return {**before, **over, **{name: _of_one_kind(mark, before[name], over[name]) for name in both}}
+
+
+def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    same = "kind" not in before or over.get("kind", before["kind"]) == before["kind"]
+    return merge({name: one for name, one in before.items() if same or name in mark.base.model_fields}, over, Section)
+
+
+def without_other_kinds(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without the keys that another kind has: versions before kinds were apart recorded those of all kinds."""
+    kept = dict(values)
+    for name, field in Settings.model_fields.items():
+        mark = kind_of(field)
+        if mark and _is_section(field) and isinstance(values.get(name), Mapping):
+            kept[name] = _own(mark, values[name])
+    members = kept.get("judge", {}).get("panel")
+    if members:
+        mark = kind_of(JudgeSettings.model_fields["panel"])
+        assert mark is not None
+        kept["judge"] |= {"panel": [_own(mark, member) for member in members]}
+    return kept
+
+
+def _own(mark: OfKind, values: Mapping[str, Any]) -> dict[str, Any]:
+    section = mark.section(mark.kind_in(values))
+    return {name: one for name, one in values.items() if name in section.model_fields or not mark.holders(name)}
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested sections, with its dotted name."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,29 @@
+"""Labelled retrieval data from documents, query logs and clicks.
+
+    run = darklode.build("handbook/", "queries.csv", "runs/first")    # or darklode.open("runs/first")
+    run.table("triplets").to_pandas()
+
+docs/python.md walks through it. What is named here is loaded when it is first used: `import darklode` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from darklode.api import Rows, Run, build, mine, open
+    from darklode.pipeline.base.errors import DarklodeError
+    from darklode.schemas.settings import Settings
+
+__all__ = ["DarklodeError", "Rows", "Run", "Settings", "build", "mine", "open"]
+
+_ELSEWHERE = {"DarklodeError": "darklode.pipeline.base.errors", "Settings": "darklode.schemas.settings"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'darklode' has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, "darklode.api")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,254 @@
+"""Runs from Python: what the command line does, under the same names.
+
+Nothing here keeps a state: a `Run` reads its folder whenever it is asked, so it sees what a later build wrote.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from darklode.flows.config import Project, load_settings, project, recorded_settings, resolve
+from darklode.flows.launch import launch
+from darklode.flows.reporting import Silent
+from darklode.flows.runs import existing
+from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.schemas.keys import merge
+from darklode.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+Location = str | Path
+"""A local path, or an `s3://bucket/prefix`."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table, or of an answer in SQL. Whatever takes Arrow takes them: DuckDB, Polars, `pa.table(rows)`."""
+
+    arrow: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names, in order."""
+        return list(self.arrow.column_names)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The rows as a pandas frame.
+
+        Raises:
+            MissingPart: pandas is not installed.
+        """
+        try:
+            return self.arrow.to_pandas()
+        except ImportError as error:
+            raise MissingPart("to_pandas needs pandas: pip install pandas") from error
+
+    def to_polars(self) -> "pl.DataFrame":
+        """The rows as a Polars frame.
+
+        Raises:
+            MissingPart: Polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise MissingPart("to_polars needs Polars: pip install polars") from error
+        return pl.DataFrame(self.arrow)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+        return list(self.arrow.to_pylist())
+
+
+class Run:
+    """A run's folder or `s3://` prefix, to look at. Nothing is written.
+
+    Args:
+        url: where it lives.
+
+    Raises:
+        ArtifactError: no stage is complete there.
+    """
+
+    def __init__(self, url: Location) -> None:
+        self._run = existing(str(url))
+
+    def __repr__(self) -> str:
+        return f"darklode.open({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where it lives."""
+        return self._run.store.url
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that complete stages have written (docs/tables.md has their fields)."""
+        return sorted(self._run.parts())
+
+    def table(self, name: str) -> Rows:
+        """A whole table, in the order written.
+
+        Raises:
+            ArtifactError: no complete stage has written it.
+        """
+        return Rows(self._run.tables(name).read(name))
+
+    def sql(self, select: str) -> Rows:
+        """Answer one SELECT of DuckDB's SQL; every table of the run is a view, and nothing else can be read.
+
+        Raises:
+            InputError: DuckDB cannot run it, or it is not one SELECT.
+        """
+        from darklode.pipeline.base.views import query
+
+        return Rows(query(self._run, select))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return recorded_settings(self._read("settings.yaml"))
+
+    def status(self) -> Rows:
+        """A row per stage: whether it stands or why the next run would redo it, what it made, and its seconds."""
+        from darklode.flows.commands.status import COLUMNS, outlook
+
+        schema = [(name, pa.float64() if number else pa.string()) for name, number in COLUMNS.items()]
+        return Rows(pa.Table.from_pylist(outlook(self._run), pa.schema(schema)))
+
+    @property
+    def card(self) -> str:
+        """The dataset card, as Markdown."""
+        return self._read("README.md")
+
+    def _read(self, file: str) -> str:
+        return (self._run.store.read(file) or b"").decode()
+
+
+def open(url: Location) -> Run:
+    """Open a finished run, or one that has begun.
+
+    Args:
+        url: its folder, or `s3://bucket/prefix`.
+
+    Raises:
+        ArtifactError: it holds no run.
+    """
+    return Run(url)
+
+
+def build(  # noqa: PLR0913 (the options of the command)
+    docs: Location | None = None,
+    queries: Location | None = None,
+    out: Location | None = None,
+    *,
+    preset: str | None = None,
+    config: Location | None = None,
+    settings: Mapping[str, Any] | None = None,
+    keep_all_queries: bool = False,
+    human: Location | None = None,
+) -> Run:
+    """Build a judged benchmark and triplets, as `darklode build` does; run again, it does only what changed.
+
+    Args:
+        docs: documents: a folder or file that `darklode build --docs` takes; None: `paths.docs` of `config`.
+        queries: the query log, likewise.
+        out: the run's folder or `s3://` prefix, likewise.
+        preset: where the settings start from.
+        config: a YAML file with settings and paths.
+        settings: what differs from both, as `{"pool.depth": 100}` or `{"pool": {"depth": 100}}`.
+        keep_all_queries: let every query through cleaning.
+        human: CSV of human labels to hold the judge against.
+
+    Raises:
+        DarklodeError: what the command line would print; the class says what kind of error it is.
+    """
+    given = project(_path(config), preset)
+    changes = {"clean.keep_all": True} if keep_all_queries else {}
+    chosen = _settings(given.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
+    documents, log, to = _place(given, "docs", docs), _place(given, "queries", queries), _place(given, "out", out)
+    from darklode.flows.build_benchmark import build_benchmark
+
+    launch(build_benchmark, Silent(), documents, log, to, given.preset, chosen.model_dump(mode="json"))
+    return Run(to)
+
+
+def mine(  # noqa: PLR0913 (the options of the command)
+    logs: Location | None = None,
+    docs: Location | None = None,
+    out: Location | None = None,
+    *,
+    first: date | None = None,
+    last: date | None = None,
+    test_from: date | None = None,
+    refresh: bool = False,
+    preset: str | None = None,
+    config: Location | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Run:
+    """Mine search logs into triplets, as `darklode mine` does; run again, it reads only what is new.
+
+    Args:
+        logs: search logs: what `darklode mine --logs` takes; None: `paths.logs` of `config`.
+        docs: documents, likewise.
+        out: the run's folder or `s3://` prefix; None: `paths.mined` of `config`.
+        first: first day to read (`--from`); None: all that the log holds. Days read before stay.
+        last: last day to read (`--to`).
+        test_from: from this day on the log is test data.
+        refresh: learn planner and click model anew.
+        preset: where the settings start from.
+        config: a YAML file with settings and paths.
+        settings: what differs from both, as `{"click.model": "pbm"}` or nested.
+
+    Raises:
+        DarklodeError: what the command line would print; the class says what kind of error it is.
+    """
+    given = project(_path(config), preset)
+    changes = {"mining.test_from": test_from.isoformat()} if test_from else {}
+    chosen = _settings(given.preset, config, settings, changes)
+    log, documents, to = _place(given, "logs", logs), _place(given, "docs", docs), _place(given, "mined", out)
+    from darklode.flows.mine_logs import mine_logs
+
+    values = chosen.model_dump(mode="json")
+    days = {"first": first, "last": last, "refresh": refresh}
+    launch(mine_logs, Silent(), log, documents, to, **days, preset=given.preset, settings=values)
+    return Run(to)
+
+
+def _settings(
+    preset: str, config: Location | None, given: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Settings:
+    """Preset, file, what was given and what the options say, each overriding the one before it."""
+    values = load_settings(preset, _path(config)).model_dump(mode="json")
+    return resolve(reduce(merge, [_nested(key, value) for key, value in {**(given or {}), **options}.items()], values))
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    first, dot, rest = key.partition(".")
+    return {first: _nested(rest, value) if dot else value}
+
+
+def _path(given: Location | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _place(given: Project, name: str, value: Location | None) -> str:
+    found = given.paths.get(name) if value is None else str(value)
+    if found is None:
+        raise SettingsError(
+            f"say where {name} is, or name a config file with paths.{name} (`darklode init` writes one)"
+        )
+    return found

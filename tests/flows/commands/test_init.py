@@ -1,0 +1,144 @@
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from darklode.flows.commands.init import OFFERED, OFFERED_FOR_LOGS, settings_file
+from darklode.flows.config import load_settings, project
+from darklode.schemas.settings import Settings
+from helpers.commands import DARKLODE, Call, Environment, built, run_command
+from helpers.runs import SAMPLE
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a document and queries in a column of an unusual name, which is the working directory."""
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook" / "key.md").write_text("# Keys\n\nPress reset to get a new key.\n")
+    (tmp_path / "searches.csv").write_text("search_term,n\nhow to reset the key,3\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_options_alone_write_a_file_that_the_commands_read(call: Call, data: Path) -> None:
+    options = ["--docs", "handbook", "--queries", "searches.csv", "--column", "queries.text=search_term"]
+    judge = ["--judge-url", "http://127.0.0.1:8000/v1", "--judge-model", "m", "--language", "", "--license", "CC0: all"]
+    shown = call("init", *options, *judge)
+    assert (shown.code, shown.err) == (0, "")
+    assert "handbook: 1 file, markdown" in shown.out
+    assert "darklode build --config darklode.yaml" in shown.out
+    chosen = load_settings(config=data / "darklode.yaml")
+    assert chosen.ingest.queries.columns.text == "search_term"
+    assert (chosen.clean.language, chosen.card.license) == (None, "CC0: all")
+    assert (chosen.judge.kind, chosen.judge.base_url, chosen.judge.model) == ("llm", ("http://127.0.0.1:8000/v1",), "m")
+    found = project(data / "darklode.yaml")
+    assert found.path("docs", None, "--docs") == str(data / "handbook")
+    assert found.path("out", None, "--out") == str(data / "runs" / "benchmark")
+    assert found.path("out", "elsewhere", "--out") == "elsewhere"
+    with pytest.raises(typer.BadParameter, match=r"Missing option '--logs', or paths\.logs"):
+        found.path("logs", None, "--logs")
+
+
+def test_the_file_builds_from_anywhere(call: Call, data: Path, alone: Environment, tmp_path: Path) -> None:
+    call("init", "here/mine.yaml", "--docs", SAMPLE, "--queries", SAMPLE, "--runs", "runs", "--license", "CC0")
+    printed = built([DARKLODE, "build", "--config", str(data / "here" / "mine.yaml")], alone, run_command)
+    run = data / "runs" / "benchmark"
+    assert str(run) in printed
+    assert "CC0" in (run / "README.md").read_text()
+
+
+def test_every_commented_setting_is_the_default(tmp_path: Path) -> None:
+    given = dict.fromkeys(("docs", "queries", "logs", "out", "mined"), "x")
+    text = settings_file("darklode.yaml", given, "embedded", {})
+    body = text[text.index("preset:") :]
+    assert yaml.safe_load(body) == {"preset": "embedded"}
+    every = tmp_path / "every.yaml"
+    every.write_text(re.sub(r"^# ", "", body, flags=re.MULTILINE))
+    assert load_settings(config=every).model_dump(exclude={"pool"}) == Settings().model_dump(exclude={"pool"})
+    told = [name for name in OFFERED + OFFERED_FOR_LOGS if f" {name.rpartition('.')[2]}: " not in body]
+    assert not told
+
+
+@pytest.mark.parametrize("value", ["a: b # c", "'\"", "- x", "null", "naïve ☃\n", "{{ x }}", "*a"])
+def test_a_chosen_text_comes_back_as_it_was(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(settings_file("x.yaml", {"docs": value}, "embedded", {"card.name": value}), encoding="utf-8")
+    assert load_settings(config=file).card.name == value
+    assert yaml.safe_load(file.read_text(encoding="utf-8"))["paths"] == {"docs": value}
+
+
+def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Path) -> None:
+    assert "say --docs" in call("init").err
+    assert "without queries or a search log" in call("init", "--docs", "handbook").err
+    unnamed = call("init", "--docs", "handbook", "--queries", "searches.csv")
+    assert "say --column queries.text=NAME: search_term, n" in unnamed.err
+    assert "does not exist" in call("init", "--docs", "handbook", "--queries", "other.csv").err
+    assert not (data / "darklode.yaml").exists()
+
+
+def test_a_file_is_never_overwritten(call: Call, data: Path) -> None:
+    (data / "darklode.yaml").write_text("seed: 1\n")
+    shown = call("init", "--docs", "handbook", "--queries", SAMPLE)
+    assert (shown.code, (data / "darklode.yaml").read_text()) == (1, "seed: 1\n")
+    assert "is there already" in shown.err
+
+
+def test_a_setting_out_of_bounds_leaves_no_file(call: Call, data: Path) -> None:
+    given = ["--docs", "handbook", "--queries", SAMPLE, "--judge-url", "http://user:secret@127.0.0.1/v1"]
+    shown = call("init", *given, "--judge-model", "m")
+    assert shown.code == 1
+    assert "judge.base_url" in shown.err
+    assert "secret" not in shown.err
+    assert not (data / "darklode.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("paths: {doc: x}\n", "did you mean paths.docs"),
+        ("paths: here\n", "paths holds docs, queries"),
+        ("path: {docs: x}\n", "there is no setting path"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(call: Call, text: str, error: str, data: Path) -> None:
+    (data / "x.yaml").write_text(text)
+    assert error in call("build", "--config", "x.yaml").err
+
+
+def test_it_asks_a_person_for_the_rest(data: Path, alone: Environment) -> None:
+    primary, secondary = pty.openpty()
+    command = [sys.executable, "-c", "from darklode.flows.cli import main; main()", "init", "--language", "de"]
+    with subprocess.Popen(command, env=alone, stdin=secondary, stdout=secondary, stderr=secondary) as asked:
+        os.close(secondary)
+        answers = {
+            "Documents (file": "handbook",
+            "Queries (file": "searches.csv",
+            "Search log": "",
+            "Where runs": "s3://bucket/runs",
+            "Which column of the queries is the text": "search_term",
+            "The judge: address": "",
+            "Licence of": "",
+        }
+        seen = ""
+        for question, answer in answers.items():
+            seen += _until(primary, question)
+            os.write(primary, f"{answer}\n".encode())
+        seen += _until(primary, "Next:")
+        assert asked.wait(timeout=60) == 0, seen
+    os.close(primary)
+    found = project(data / "darklode.yaml")
+    assert found.paths["out"] == "s3://bucket/runs/benchmark"
+    assert load_settings(config=data / "darklode.yaml").ingest.queries.columns.text == "search_term"
+
+
+def _until(terminal: int, text: str) -> str:
+    seen = ""
+    while text not in seen:
+        seen += os.read(terminal, 4096).decode()
+    return seen

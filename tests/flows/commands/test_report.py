@@ -1,0 +1,42 @@
+"""darklode report: at any time, for a run of either kind."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.page import FILE
+from helpers.commands import Call, SampleRun
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(params=["sample_run", "mined_run"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a finished run, named like it."""
+    run: SampleRun = request.getfixturevalue(request.param)
+    return Path(shutil.copytree(run.folder, tmp_path / "copies" / run.folder.name))
+
+
+def test_it_makes_the_same_page_as_the_flow_and_prints_its_place(call: Call, folder: Path) -> None:
+    made = (folder / FILE).read_bytes()
+    (folder / FILE).unlink()
+    shown = call("report", folder)
+    assert (shown.code, shown.out, shown.err) == (0, f"{folder}/{FILE}\n", "")
+    assert (folder / FILE).read_bytes() == made
+
+
+def test_it_shows_a_run_that_is_not_complete(call: Call, folder: Path) -> None:
+    run = Run(str(folder))
+    for stage in ("judge", "triplets", "mined_triplets", "funnel"):
+        run.store.delete(f"manifests/{stage}.json")
+    assert call("report", folder).code == 0
+    assert b"This run is not complete" in (folder / FILE).read_bytes()
+
+
+def test_it_needs_a_run(call: Call, tmp_path: Path) -> None:
+    shown = call("report", tmp_path / "none")
+    assert shown.code == 1
+    assert shown.err.startswith(f"error: {tmp_path}/none holds no run; make one with `darklode build")
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,52 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from darklode.flows.config import load_settings
+from helpers.commands import STAGES, Call, SampleRun
+from helpers.runs import SAMPLE
+
+pytestmark = pytest.mark.server
+
+
+def test_status_of_a_run_that_stands(call: Call, sample_run: SampleRun) -> None:
+    shown = call("status", sample_run.folder)
+    assert (shown.code, shown.err) == (0, "")
+    assert str(sample_run.folder) in shown.out
+    for stage in STAGES:
+        assert re.search(rf"^{stage} +stands +\S.* \d+\.\d{{3}}$", shown.out, re.M), stage
+
+
+def test_status_names_the_setting_that_changed(call: Call, copied: Path) -> None:
+    chosen = yaml.safe_load((copied / "settings.yaml").read_text())
+    chosen["audit"]["bootstrap"] = 77
+    (copied / "settings.yaml").write_text(yaml.safe_dump(chosen))
+    out = call("status", copied).out
+    assert re.search(r"^audit +bootstrap: 1000 → 77 ", out, re.M)
+    assert len(re.findall(r" stands ", out)) == len(STAGES) - 1
+
+
+def test_status_after_a_document_changed(call: Call, copied: Path, tmp_path: Path) -> None:
+    docs = Path(shutil.copytree(SAMPLE / "documents", tmp_path / "docs"))
+    (copied / "inputs.json").write_text(json.dumps({"docs": str(docs), "queries": str(SAMPLE)}))
+    assert re.search(r"^ingest_documents +the documents' files changed ", call("status", copied).out, re.M)
+    shutil.rmtree(docs)
+    assert re.search(r"^ingest_documents +\S*docs does not exist", call("status", copied).out, re.M)
+
+
+def test_status_names_a_part_that_is_gone(call: Call, copied: Path) -> None:
+    part = next((copied / "tables" / "pool").iterdir())
+    part.unlink()
+    assert re.search(rf"^pool +tables/pool/{part.name} is missing or damaged", call("status", copied).out, re.M)
+
+
+def test_the_settings_in_force_are_a_settings_file(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    shown = call("status", sample_run.folder, "--settings")
+    file = tmp_path / "in force.yaml"
+    file.write_text(shown.out)
+    assert (shown.code, shown.err) == (0, "")
+    assert load_settings(config=file) == load_settings()

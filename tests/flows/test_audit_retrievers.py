@@ -1,0 +1,22 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.commands import CONTROL, DARKLODE, STAGES, Call, Environment, run_inside, tables_of
+
+pytestmark = pytest.mark.server
+
+
+def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environment) -> None:
+    before = tables_of(copied)
+    done = run_inside([DARKLODE, "audit", str(copied), "--set", "audit.bootstrap=50"], served)
+    assert (done.code, done.err) == (0, "")
+    assert "audit: bootstrap: 1000 → 50\n✓ audit " in done.out
+    assert re.search(r"^bm25 +[01]\.\d{3} ", done.out, re.M)
+    assert not CONTROL.search(done.out)
+    after = tables_of(copied)
+    assert {name.split("/")[0] for name in before.keys() ^ after.keys()} <= {"audit_retrievers"}
+    assert yaml.safe_load(call("status", copied, "--settings").out)["audit"]["bootstrap"] == 50
+    assert call("status", copied).out.count(" stands ") == len(STAGES)

@@ -1,0 +1,139 @@
+"""Whichever way the log's days come in, the tables end up the same as those of one run over all of them."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from helpers.commands import mine_without_prefect, tables_of
+from helpers.runs import SAMPLE
+
+DAYS = 10
+ALL = range(1, DAYS + 1)
+Nights = Sequence[Sequence[int]]
+Once = Callable[..., Path]
+
+
+def day(number: int) -> date:
+    return date(2026, 3, number)
+
+
+def nights(folder: Path, *orders: Sequence[int], assignments: Sequence[str] = (), logs: Path = SAMPLE) -> Path:
+    """A run that reads some days a night."""
+    settings = load_settings(assignments=assignments)
+    for read in orders:
+        mine_without_prefect(folder, settings, [day(number) for number in read], logs=logs)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """The run that reads all days of the sample at once, made when it is first asked for."""
+
+    @cache
+    def run(*assignments: str) -> Path:
+        folder = tmp_path_factory.mktemp("once") / "run"
+        mine_without_prefect(folder, load_settings(assignments=assignments))
+        return folder
+
+    return run
+
+
+def sample_log(folder: Path) -> Path:
+    """A copy of the sample's log that a test may change."""
+    return Path(shutil.copytree(SAMPLE / "impressions", folder / "impressions"))
+
+
+def file_of(log: Path, number: int) -> Path:
+    return log / f"date={day(number)}" / "impressions.csv"
+
+
+ORDERS: dict[str, Nights] = {
+    "day by day": [[number] for number in ALL],
+    "a day late": [[1, 2, 3], [5], [4], range(6, 11)],
+    "the first day last": [range(2, 11), [1]],
+    "days twice": [range(1, 7), [2, 6], range(5, 11), [10]],
+    "another order": [[10], range(7, 10), range(1, 4), range(4, 7)],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order: str) -> None:
+    ours, whole = tables_of(nights(tmp_path / "run", *ORDERS[order])), tables_of(once())
+    assert ours == whole
+    assert len([name for name in whole if name.startswith("triplets/tenant=")]) > 2 * DAYS
+
+
+OTHERS = {
+    "places and skips": ["click.model=coec", "click.min_ratio=1.5", "click.negatives=skipped"],
+    "no ranker": ["relevance.ranker=none"],
+    "a test period": ["mining.test_from=2026-03-08"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: Path, name: str) -> None:
+    given = OTHERS[name]
+    run = nights(tmp_path / "run", range(1, 4), [5, 8], [4, 6, 7, 9, 10], assignments=given)
+    assert tables_of(run) == tables_of(once(*given))
+    assert tables_of(run) != tables_of(once())
+
+
+def test_nothing_of_the_test_period_is_mined_and_its_queries_are_new(once: Once) -> None:
+    tables = Run(str(once(*OTHERS["a test period"]))).tables()
+    counted = """
+        SELECT (SELECT max(date) FROM triplets) AS mined, (SELECT min(date) FROM mined_test) AS tested,
+               (SELECT count(*) FROM mined_test JOIN triplets USING (tenant, query_id)) AS shared,
+               (SELECT count(*) FROM mined_test) AS pairs,
+               (SELECT count(*) FROM mined_test ANTI JOIN mined_test_pool USING (tenant, doc_id)) AS without
+    """
+    found = tables.sql(counted).to_pylist()[0]
+    assert (found["mined"], found["tested"], found["shared"], found["without"]) == (day(7), day(8), 0, 0)
+    assert found["pairs"] > 20
+
+
+def test_a_day_that_changed_is_mined_anew(tmp_path: Path) -> None:
+    log = sample_log(tmp_path)
+    run = nights(tmp_path / "run", range(1, 8), logs=log)
+    head, *rows = file_of(log, 3).read_text().splitlines()
+    swapped = [row.replace("true", "was").replace("false", "true", number % 5 == 0) for number, row in enumerate(rows)]
+    changed = [row.replace(",was", ",false") for row in swapped[: len(rows) * 2 // 3]]
+    file_of(log, 3).write_text("\n".join([head, *changed]) + "\n")
+    before = tables_of(run)
+    assert tables_of(nights(run, [2], [8], logs=log)) != before
+    assert tables_of(nights(run, ALL, logs=log)) == tables_of(nights(tmp_path / "fresh", ALL, logs=log))
+
+
+def test_a_day_that_is_deleted_after_it_was_read_stays(tmp_path: Path) -> None:
+    log = sample_log(tmp_path)
+    run = nights(tmp_path / "run", ALL, logs=log)
+    before = tables_of(run)
+    for number in (1, 4, 10):
+        shutil.rmtree(file_of(log, number).parent)
+    assert mine_without_prefect(run, load_settings(), logs=log) == []
+    assert mine_without_prefect(run, load_settings(), [day(5)], logs=log) == []
+    assert tables_of(run) == before
+    assert mine_without_prefect(run, load_settings(assignments=["click.min_clicks=2"]), logs=log)
+    assert Run(str(run)).tables("impressions").rows("impressions") > 12_000
+
+
+def test_events_that_come_in_late_count_for_their_own_day(tmp_path: Path) -> None:
+    log = sample_log(tmp_path)
+    head, *rows = file_of(log, 3).read_text().splitlines()
+    with file_of(log, 5).open("a") as file:
+        file.write("".join(f"{row}\n" for row in rows[-60:]))
+    file_of(log, 3).write_text("\n".join([head, *rows[:-60]]) + "\n")
+    run = nights(tmp_path / "run", *([number] for number in range(1, 7)), range(7, 11), logs=log)
+    fresh = nights(tmp_path / "fresh", ALL, logs=log)
+    assert tables_of(run) == tables_of(fresh)
+    per_day = "SELECT CAST(timestamp AS DATE) AS day, count(*) AS n FROM impressions GROUP BY day ORDER BY day"
+    whole = nights(tmp_path / "whole", [3, 4, 5])
+    shown = {row["day"]: row["n"] for row in Run(str(run)).tables("impressions").sql(per_day).to_pylist()}
+    assert shown.items() >= {
+        (row["day"], row["n"]) for row in Run(str(whole)).tables("impressions").sql(per_day).to_pylist()
+    }

@@ -1,0 +1,113 @@
+"""A build on a Ray cluster of two machines, with its run on S3: the same tables, also when one of them is lost."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.fs as pafs
+import pytest
+
+from darklode.flows.spreading import spreading
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import MissingPart
+from darklode.schemas.settings import RunnerSettings
+from helpers.commands import Environment, SampleRun, build_command, built, run_command, tables_of, wait_for
+from helpers.ray_cluster import Cluster, cluster
+from helpers.s3_server import filesystem, s3_server
+
+pytestmark = pytest.mark.server
+
+OUT = "s3://cluster/runs/sample"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    """The environment that leads to an S3 server with an empty bucket."""
+    with s3_server("cluster") as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def machines(served: Environment, s3: dict[str, str]) -> Iterator[Cluster]:
+    with cluster(dict(served) | s3) as two:
+        yield two
+
+
+@pytest.fixture(scope="module")
+def bucket(s3: dict[str, str]) -> pafs.FileSystem:
+    return filesystem(s3)
+
+
+def files(bucket: pafs.FileSystem, folder: str) -> dict[str, bytes]:
+    """Every file in a folder of the run."""
+    root = f"{OUT.removeprefix('s3://')}/{folder}"
+    found = bucket.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+    paths = [info.path for info in found if info.is_file]
+    return {path.removeprefix(f"{root}/"): bucket.open_input_stream(path).read() for path in paths}
+
+
+class Spread(NamedTuple):
+    """What a build on the cluster printed, and the files that it left."""
+
+    printed: str
+    tables: dict[str, bytes]
+    progress: dict[str, bytes]
+
+
+def on_ray(address: str) -> list[str]:
+    return build_command(OUT, "--set", "runner.kind=ray", "--set", f"runner.address={address}")
+
+
+@pytest.fixture(scope="module")
+def spread(machines: Cluster, bucket: pafs.FileSystem) -> Spread:
+    """A build whose searches ran on the two machines, started from outside the cluster, as a Ray client."""
+    printed = built(on_ray(machines.client), machines.environment, run_command)
+    return Spread(printed, files(bucket, "tables"), files(bucket, "progress"))
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_tables(spread: Spread, sample_run: SampleRun) -> None:
+    assert "\n✓ search " in spread.printed
+    assert spread.tables == tables_of(sample_run.folder)
+    assert not spread.progress
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spread")
+def test_nothing_is_lost_with_a_machine(
+    machines: Cluster, bucket: pafs.FileSystem, sample_run: SampleRun, tmp_path: Path
+) -> None:
+    """Built again from a machine of the cluster; the other one is killed while it searches."""
+    for name in ("manifests/search.json", *(f"tables/rankings/{part}" for part in files(bucket, "tables/rankings"))):
+        bucket.delete_file(f"{OUT.removeprefix('s3://')}/{name}")
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        command = on_ray(machines.address)
+        process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
+    try:
+        wait_for(lambda: machines.at_work() or process.poll() is not None, "a shard on the second machine")
+        machines.lose_the_worker()
+        assert process.wait(100) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    lines = log.read_text().splitlines()
+    assert [line for line in lines if ": not run yet" in line] == ["search: not run yet"]
+    assert len([line for line in lines if line.startswith("✓ ") and line.endswith(" stands")]) == 12
+    assert files(bucket, "tables") == tables_of(sample_run.folder)
+    assert not files(bucket, "progress")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
+def test_a_cluster_that_is_not_there_is_said_so_at_once(run: Run, address: str) -> None:
+    with pytest.raises(MissingPart, match=f"no Ray cluster answers at runner.address {address};"):
+        spreading(RunnerSettings(kind="ray", address=address), run).__enter__()
+
+
+def test_a_missing_package_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prefect_ray", None)
+    with pytest.raises(MissingPart, match=re.escape('pip install "darklode[ray]"')):
+        spreading(RunnerSettings(kind="ray"), run).__enter__()

@@ -1,0 +1,263 @@
+"""The page's server over real sockets: who may ask, what may be sent, and what is kept of it."""
+
+import http.client
+import re
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.server import Place, token_of
+from darklode.pipeline.base.artifacts import Run, Store
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.validate.review.journal import Journal
+from helpers.review_run import SHARED_EVERY, TOKEN, Page, review_run, served
+
+Reply = tuple[int, http.client.HTTPMessage, str]
+
+
+@pytest.fixture
+def page(run: Run) -> Iterator[Page]:
+    with served(review_run(run.store.url)) as page:
+        yield page
+
+
+def ask(page: Page, path: str, method: str = "GET", body: object = None, **headers: str) -> Reply:
+    """One request; the path is that below the token, or an absolute one."""
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+    try:
+        target = path if path.startswith("/") else f"/{TOKEN}/{path}"
+        connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        reply = connection.getresponse()
+        return reply.status, reply.headers, reply.read().decode()
+    finally:
+        connection.close()
+
+
+def post(page: Page, path: str, fields: dict[str, str]) -> Reply:
+    form = "application/x-www-form-urlencoded"
+    return ask(page, path, "POST", urlencode(fields).encode(), Content_Type=form)
+
+
+def pair_on(page: Page, reviewer: str) -> str | None:
+    """The name of the pair that a reviewer is shown."""
+    found = re.search(r'data-pair="(\w+)"', ask(page, f"pair?{urlencode({'reviewer': reviewer})}")[2])
+    return found and found[1]
+
+
+def label(page: Page, reviewer: str, answer: str, pair: str | None = None) -> Reply:
+    shown = pair or pair_on(page, reviewer)
+    assert shown
+    return post(page, f"pair?{urlencode({'reviewer': reviewer})}", {"pair": shown, "answer": answer})
+
+
+def test_an_answer_is_on_disk_before_the_next_page(page: Page) -> None:
+    status, headers, _ = label(page, "Ann B", "1")
+    assert (status, headers["location"]) == (303, "pair?reviewer=Ann+B")
+    assert page.answers()["relevance"].to_pylist() == [1]
+    assert page.answers()["judge_shown"].to_pylist() == [False]
+    assert pair_on(page, "Ann B") == page.deck[1].name
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+@pytest.mark.parametrize("port", ["", ":1234"])
+def test_loopback_s_names_are_answered_on_any_port(page: Page, host: str, port: str) -> None:
+    assert ask(page, "", Host=host + port)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil", "192.168.0.1", "0.0.0.0", ""]
+)
+def test_other_hosts_are_refused(page: Page, host: str) -> None:
+    status, _, body = ask(page, "", Host=host)
+    assert status == 400
+    assert "<form" not in body
+
+
+def test_a_host_that_is_allowed_by_name_is_answered(run: Run) -> None:
+    with served(review_run(run.store.url), place=Place("127.0.0.1", 0, ("review.example", "fe80::1"))) as page:
+        assert [ask(page, "", Host=host)[0] for host in ("review.example:80", "[fe80::1]:80", "x.review.example")] == [
+            200,
+            200,
+            400,
+        ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/pair?reviewer=Ann",
+        f"/{TOKEN}x/",
+        f"/{TOKEN[:-1]}/",
+        f"/{TOKEN.upper()}/",
+        "/ü/",
+        f"//{TOKEN}/",
+        "/favicon.ico",
+    ],
+)
+def test_nothing_is_there_without_the_token(page: Page, path: str) -> None:
+    status, headers, body = ask(page, quote(path, safe="/?="))
+    assert status == 404
+    assert TOKEN not in body + str(headers)
+    assert "Traceback" not in body
+
+
+def test_an_address_without_its_last_slash_is_mended(page: Page) -> None:
+    status, headers, _ = ask(page, f"/{TOKEN}")
+    assert (status, headers["location"]) == (307, f"{TOKEN}/")
+
+
+def test_every_reply_keeps_browsers_in(page: Page) -> None:
+    for path in ("", "pair?reviewer=Ann", "none", "/"):
+        headers = ask(page, path)[1]
+        assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert (headers["referrer-policy"], headers["x-content-type-options"]) == ("no-referrer", "nosniff")
+        assert headers["cache-control"] == "no-store"
+        assert headers["server"] is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"answer": "1"},
+        {"pair": "p0000000000000000", "answer": "1"},
+        {"pair": "GOOD"},
+        {"pair": "GOOD", "answer": "2"},
+        {"pair": "GOOD", "answer": "-1"},
+        {"pair": "GOOD", "answer": "1.0"},
+        {"pair": "GOOD", "answer": "null"},
+    ],
+)
+def test_bad_posts_keep_nothing_and_say_so(page: Page, fields: dict[str, str]) -> None:
+    sent = {name: page.deck[0].name if value == "GOOD" else value for name, value in fields.items()}
+    status, _, body = post(page, "pair?reviewer=Ann", sent)
+    assert status in (400, 410)
+    assert "Nothing was saved" in body
+    assert page.answers().num_rows == 0
+
+
+@pytest.mark.parametrize("reviewer", ["", "%20", "a%00b", "x" * 61, "%E2%80%AE"])
+def test_a_bad_name_labels_nothing_and_is_asked_for_again(page: Page, reviewer: str) -> None:
+    fields = {"pair": page.deck[0].name, "answer": "1"}
+    assert post(page, f"pair?reviewer={reviewer}", fields)[0] == 400
+    status, _, body = ask(page, f"pair?reviewer={reviewer}")
+    assert (status, "Who are you?" in body) == (400, True)
+    assert page.answers().num_rows == 0
+
+
+def test_a_body_that_is_too_large_is_refused(page: Page) -> None:
+    form = {"Content_Type": "application/x-www-form-urlencoded"}
+    fields = urlencode({"pair": page.deck[0].name, "answer": "1"}).encode()
+    rest = b"&rationale=" + b"x" * BODY_BYTES
+    assert ask(page, "pair?reviewer=Ann", "POST", fields + rest, **form)[0] == 413
+    assert ask(page, "pair?reviewer=Ann", "POST", iter([fields, rest]), **form)[0] == 413
+    assert page.answers().num_rows == 0
+    assert ask(page, "pair?reviewer=Ann", "POST", fields + rest[: 60_000 - len(fields)], **form)[0] == 303
+    assert page.answers().num_rows == 1
+
+
+def test_files_and_broken_forms_are_no_answers(page: Page) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="answer"; filename="x"\r\n\r\n1\r\n--b--\r\n'
+    for body in (part, b"--b\r\nbroken"):
+        assert ask(page, "pair?reviewer=Ann", "POST", body, Content_Type="multipart/form-data; boundary=b")[0] == 400
+    assert ask(page, "pair?reviewer=Ann", "PUT")[0] == 405
+    assert page.answers().num_rows == 0
+
+
+def test_the_same_post_again_keeps_nothing_and_does_not_touch_the_next_pair(page: Page) -> None:
+    first = page.deck[0].name
+    with ThreadPoolExecutor(8) as pool:
+        statuses = {reply[0] for reply in pool.map(lambda _: label(page, "Ann", "1", first), range(16))}
+    assert statuses == {303}
+    assert [answer.chunk_id for answer in Journal(page.run.store).read()] == [page.deck[0].chunk_id]
+    label(page, "Ann", "0", first)
+    assert page.answers()["relevance"].to_pylist() == [0]
+
+
+def test_an_undo_that_comes_twice_takes_one_answer_back(page: Page) -> None:
+    label(page, "Ann", "1"), label(page, "Ann", "1")
+    last = page.deck[1].name
+    assert [post(page, "undo?reviewer=Ann", {"pair": last})[0] for _ in range(3)] == [303] * 3
+    assert page.answers()["chunk_id"].to_pylist() == [page.deck[0].chunk_id]
+    assert pair_on(page, "Ann") == last
+
+
+def test_reviewers_at_once_lose_nothing(run: Run) -> None:
+    with served(review_run(run.store.url, 60)) as page:
+
+        def review(reviewer: str) -> int:
+            labels = 0
+            while shown := pair_on(page, reviewer):
+                label(page, reviewer, str(labels % 2), shown)
+                labels += 1
+            return labels
+
+        with ThreadPoolExecutor(4) as pool:
+            labels = list(pool.map(review, ["Ann", "Ben", "Cem", "Dea"]))
+        rows = page.answers().to_pylist()
+    assert len(rows) == sum(labels)
+    by_pair: dict[str, int] = {}
+    for row in rows:
+        by_pair[row["chunk_id"]] = by_pair.get(row["chunk_id"], 0) + 1
+    assert by_pair == {f"doc{n // 2}#{n}": 1 if n % SHARED_EVERY else 4 for n in range(60)}
+
+
+def test_an_answer_that_cannot_be_written_is_said_to_be_lost(
+    page: Page, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.store.local is not None
+    label(page, "Ann", "1")
+    folder = run.store.local / "review"
+    folder.rename(folder.with_name("moved"))
+    folder.write_text("in the way")
+    status, _, body = label(page, "Ann", "1")
+    assert (status, "not saved" in body) == (507, True)
+    assert "could not be saved" in capsys.readouterr().err
+    folder.unlink()
+    folder.with_name("moved").rename(folder)
+    assert pair_on(page, "Ann") == page.deck[1].name
+    assert label(page, "Ann", "1")[0] == 303
+
+
+def test_a_judge_that_is_shown_is_noted(run: Run) -> None:
+    with served(review_run(run.store.url), show_judge=True) as page:
+        assert "The judge: relevant, probability 0.10" in ask(page, "pair?reviewer=Ann")[2]
+        label(page, "Ann", "1")
+        assert page.answers()["judge_shown"].to_pylist() == [True]
+
+
+def test_a_blind_page_does_not_hold_the_verdict(page: Page) -> None:
+    assert "The judge" not in ask(page, "pair?reviewer=Ann")[2]
+
+
+@pytest.mark.parametrize(
+    ("host", "names"), [("0.0.0.0", ()), ("::", ()), ("127.0.0.1", ("*",)), ("127.0.0.1", ("a:80",)), ("::1", ("",))]
+)
+def test_a_place_without_a_name_or_with_a_bad_one_is_refused(host: str, names: tuple[str, ...]) -> None:
+    with pytest.raises(SettingsError, match="allow-host"):
+        Place(host, 0, names)
+
+
+def test_a_place_says_what_browsers_may_call_it() -> None:
+    assert Place("::1", 0, ()).hosts[-1] == "[::1]"
+    assert Place("0.0.0.0", 0, ("box",)).hosts == ["127.0.0.1", "localhost", "[::1]", "box"]
+    assert Place("10.1.2.3", 0, ()).hosts[-1] == "10.1.2.3"
+
+
+def test_the_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    token, file = token_of(store), tmp_path / "review" / "token"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token_of(store) == token
+    file.chmod(0o644)  # others may have read it
+    assert token_of(store) != token
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("../" + "x" * 30)
+    assert re.fullmatch(r"[\w-]{32}", token_of(store))

@@ -1,0 +1,1 @@
+"""What tests share: builders of small runs, scripted servers, the command line."""

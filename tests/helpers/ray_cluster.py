@@ -1,0 +1,166 @@
+"""A Ray cluster of two machines on loopback: `ray start` twice, each a process of its own, with a token.
+
+Ray takes 127.0.0.1 for "some address of this machine" and would listen on all of them, unless it is told that clusters
+are not meant to be; then it lets no second machine in. So the second is started by this file, which says so only after
+Ray has read its settings.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+LOOPBACK = "127.0.0.1"
+ONLY_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+SOON = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
+MACHINE = ("--block", "--node-ip-address", LOOPBACK, "--num-cpus", "1", "--object-store-memory", "80000000")
+
+
+@dataclass
+class Cluster:
+    """Processes, addresses, and the environment of whoever may use it."""
+
+    head: subprocess.Popen[bytes]
+    worker: subprocess.Popen[bytes]
+    address: str
+    client: str
+    environment: dict[str, str]
+
+    def at_work(self) -> bool:
+        """Whether the second machine works on a shard just now."""
+        return any(command.startswith("ray::shard") for command in map(command_of, family(self.worker.pid)))
+
+    def lose_the_worker(self) -> None:
+        """As by a power cut."""
+        kill(family(self.worker.pid))
+        self.worker.wait()
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line; empty where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """SIGKILL each of them, by its pid."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=10)
+
+
+def holders(token: Path) -> list[psutil.Process]:
+    """Every process that was given this cluster's token, but this one."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            mine = process.environ().get("RAY_AUTH_TOKEN_PATH") == str(token)
+            if mine and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+@contextlib.contextmanager
+def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
+    """Two machines with one CPU each, for the length of a block; no process of theirs is left over."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))  # pytest's are too long for the names of Unix sockets
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_text(secrets.token_hex(32))
+    ours = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = environment | ours | ONLY_LOOPBACK | SOON | {"TMPDIR": str(folder)}  # what is killed cannot tidy up
+    gcs, client, first = free_ports()
+    ports = [("--min-worker-port", str(n), "--max-worker-port", str(n + 49)) for n in (first, first + 50)]
+    address = f"{LOOPBACK}:{gcs}"
+    start = ["--head", "--port", str(gcs), "--ray-client-server-port", str(client), "--temp-dir", str(folder)]
+    ray = [str(Path(sys.executable).with_name("ray")), "start", *MACHINE]
+    second = [sys.executable, __file__, "start", *MACHINE, "--address", address]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, command in {
+            "head": [*ray, *start, "--include-dashboard", "false", *ports[0]],
+            "worker": [*second, *ports[1]],
+        }.items():
+            processes.append(started(command, environment, folder / f"{name}.log"))
+        yield Cluster(*processes, address, f"ray://{LOOPBACK}:{client}", environment)
+    finally:
+        for process in reversed(processes):
+            end(process)
+        left = holders(token)
+        kill(left)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert not left, f"processes of the cluster were left over: {left}"
+
+
+def started(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Run `ray start --block`, and wait until the machine is up."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+    try:
+        wait_for(lambda: process.poll() is not None or b"Ray runtime started" in log.read_bytes(), log.name)
+        assert process.poll() is None, log.read_text()
+    except BaseException:
+        end(process)
+        raise
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a machine by its pid, and what does not go with it."""
+    members = family(process.pid)
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _, left = psutil.wait_procs(members, timeout=5)
+    kill(left)
+
+
+def free_ports() -> tuple[int, int, int]:
+    """For the head, for clients, and the first of a hundred for workers, which the other two are not among."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for probe in probes:
+            probe.bind((LOOPBACK, 0))
+        gcs, client = (int(probe.getsockname()[1]) for probe in probes)
+    first = next(
+        n for n in range(20_000 + 100 * (os.getpid() % 50), 32_000, 100) if not {gcs, client} & set(range(n, n + 100))
+    )
+    return gcs, client, first
+
+
+def _start_second() -> None:
+    from ray._private import ray_constants, services
+    from ray.scripts.scripts import main
+
+    ray_constants.ENABLE_RAY_CLUSTER = True
+    services.get_node_ip_address = lambda _address=None: LOOPBACK
+    main()
+
+
+if __name__ == "__main__":
+    _start_second()
+else:
+    from helpers.commands import wait_for

@@ -1,0 +1,179 @@
+"""A small run with a sample to review, and its page on loopback."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+from darklode.flows.config import load_settings
+from darklode.flows.validate_benchmark import steps
+from darklode.flows.web.review import Review, review_app
+from darklode.flows.web.server import Place, listen, server
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, Deck, open_deck
+from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.scale import BINARY, Scale
+from darklode.pipeline.validate.review.turns import Turns
+from darklode.schemas.review_tables import REVIEW_SAMPLE
+from darklode.schemas.tables import TABLES
+from helpers.runs import put
+
+TENANT = "acme"
+TOKEN = "a-token-of-a-test"
+SHARED_EVERY = 3
+PER_QUERY = 5
+
+Values = Mapping[int, str]
+
+
+def review_run(
+    url: str,
+    pairs: int = 20,
+    *,
+    texts: Values | None = None,
+    queries: Values | None = None,
+    titles: Values | None = None,
+    urls: Values | None = None,
+    ids: Sequence[str] | None = None,
+) -> Run:
+    """A run whose sample stands and has these pairs, five of each query; every third one is shared.
+
+    Document n has the chunks 2n and 2n + 1. What is not given by number is filled in. Pair n is that of chunk n.
+    """
+    run, numbers = Run(url), range(pairs)
+    asked = range(1 + (pairs - 1) // PER_QUERY)
+    chunk_ids = ids or [f"doc{n // 2}#{n}" for n in numbers]
+    doc_ids = [f"doc{n // 2}" for n in numbers]
+    _put(
+        run,
+        "queries",
+        tenant=[TENANT] * len(asked),
+        query_id=[f"q{n}" for n in asked],
+        text=[(queries or {}).get(n, f"how do I rotate key {n}") for n in asked],
+        n_words=[6] * len(asked),
+        language=["en"] * len(asked),
+        language_score=[0.9] * len(asked),
+        cluster_id=[0] * len(asked),
+        n_represented=[1] * len(asked),
+        split=["train"] * len(asked),
+    )
+    _put(
+        run,
+        "chunks",
+        tenant=[TENANT] * pairs,
+        chunk_id=chunk_ids,
+        doc_id=doc_ids,
+        position=[n % 2 for n in numbers],
+        start=[0] * pairs,
+        end=[1] * pairs,
+        text=[(texts or {}).get(n, f"Rotating keys, part {n}: open Settings.") for n in numbers],
+        title=[(titles or {}).get(n, "Keys") for n in numbers],
+        heading=["Guide › Rotation"] * pairs,
+        content_hash=[f"h{n}" for n in numbers],
+    )
+    documents = range(0, pairs, 2)
+    _put(
+        run,
+        "documents",
+        tenant=[TENANT] * len(documents),
+        doc_id=[doc_ids[n] for n in documents],
+        title=["Keys"] * len(documents),
+        text=["…"] * len(documents),
+        url=[(urls or {}).get(n, "https://example.org/keys") for n in documents],
+        source=["test"] * len(documents),
+        content_hash=["h"] * len(documents),
+    )
+    keys = {
+        "tenant": [TENANT] * pairs,
+        "query_id": [f"q{n // PER_QUERY}" for n in numbers],
+        "chunk_id": chunk_ids,
+    }
+    _put(
+        run,
+        "verdicts",
+        **keys,
+        judge_id=["embedded-1"] * pairs,
+        relevant=[n % 2 == 0 for n in numbers],
+        probability=np.linspace(0.1, 0.9, pairs),
+    )
+    _put(
+        run,
+        "pool",
+        **keys,
+        retrievers=[["bm25"]] * pairs,
+        best_rank=[1] * pairs,
+        fused_score=[0.1] * pairs,
+    )
+    sample = REVIEW_SAMPLE.rows(
+        keys
+        | {
+            "position": list(numbers),
+            "stratum": ["all"] * pairs,
+            "pairs": [pairs] * pairs,
+            "sampled": [pairs] * pairs,
+            "weight": [1.0] * pairs,
+            "shared": [n % SHARED_EVERY == 0 for n in numbers],
+        }
+    )
+    put_sample(run, sample)
+    run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
+    run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
+    return run
+
+
+def put_sample(run: Run, sample: pa.Table) -> None:
+    """Give a run a sample that stands for its settings."""
+    run.execute(steps(run, load_settings())[0].plan(run), lambda _, output: output.write("review_sample", sample))
+
+
+def _put(run: Run, table: str, **columns: object) -> None:
+    put(run, table, TABLES[table].rows(columns))
+
+
+@contextmanager
+def opened(run: Run, *, show_judge: bool = False) -> Iterator[Deck]:
+    """The deck of a run."""
+    with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as deck:
+        yield deck
+
+
+def turns_of(run: Run, deck: Deck) -> Turns:
+    """The answers of a run so far."""
+    return Turns(deck.rows, deck.shared, Journal(run.store))
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that is served."""
+
+    url: str
+    port: int
+    run: Run
+    deck: Deck
+
+    def answers(self) -> pa.Table:
+        """The answers on disk."""
+        from darklode.pipeline.validate.review.journal import standing
+
+        return standing(Journal(self.run.store).read())
+
+
+@contextmanager
+def served(run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: Place | None = None) -> Iterator[Page]:
+    """The page of a run, on a free port."""
+    place = place or Place("127.0.0.1", 0, ())
+    with opened(run, show_judge=show_judge) as deck, listen(place) as bound:
+        review = Review(deck, turns_of(run, deck), scale, Analyzer(), show_judge)
+        running = server(review_app(review, TOKEN, place.hosts), lambda: None)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield Page(place.addresses(bound, TOKEN)[0], bound.getsockname()[1], run, deck)
+        finally:
+            running.should_exit = True
+            thread.join()

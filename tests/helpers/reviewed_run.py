@@ -1,0 +1,94 @@
+"""A run of made-up pairs whose every label is known, and reviewers who know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.validate.review.journal import Answer, standing
+from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
+from darklode.pipeline.validate.stage import VALIDATE, validate
+from darklode.schemas.settings import ReviewSettings, ValidationSettings
+from darklode.schemas.tables import POOL, QUERIES, VERDICTS
+from helpers.runs import execute, put, read
+
+RETRIEVERS = ("bm25", "dense", "lsa")
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+Key = tuple[str, str, str]
+Pairs = dict[Key, dict[str, Any]]
+
+
+def pairs(sizes: Mapping[str, int], per_query: int = 30, seed: int = 0, unreadable: float = 0.02) -> Pairs:
+    """Each tenant's queries with candidates; the judge finds most of what is relevant, and some more."""
+    chance, made = np.random.default_rng(seed), Pairs()
+    for tenant, queries in sizes.items():
+        for query in range(queries):
+            for chunk in range(per_query):
+                probability = np.float32(chance.beta(0.4, 1.5))
+                read_ = chance.random() >= unreadable
+                found = sorted(chance.choice(RETRIEVERS, chance.integers(1, 4), replace=False).tolist())
+                made[tenant, f"q{query}", f"c{chunk}"] = {
+                    "retrievers": found,
+                    "relevant": bool(probability >= 0.5) if read_ else None,
+                    "probability": float(probability) if read_ else None,
+                    "true": int(chance.random() < np.clip(1.3 * probability - 0.15, 0.02, 0.95)),
+                }
+    return made
+
+
+def put_run(run: Run, made: Pairs) -> Run:
+    """Write `queries`, `pool` and `verdicts`; a pair whose `relevant` is "unjudged" has no verdict."""
+    named = ("tenant", "query_id", "chunk_id")
+    keys = {name: [key[place] for key in made] for place, name in enumerate(named)}
+    n = len(made)
+    found = {"retrievers": [pair["retrievers"] for pair in made.values()], "best_rank": [1] * n}
+    put(run, "pool", POOL.rows(keys | found | {"fused_score": [0.1] * n}))
+    judged = {key: pair for key, pair in made.items() if pair["relevant"] != "unjudged"}
+    said = {name: [key[place] for key in judged] for place, name in enumerate(named)}
+    said |= {name: [pair.get(name) for pair in judged.values()] for name in ("relevant", "probability", "grade")}
+    put(run, "verdicts", VERDICTS.rows(said | {"judge_id": ["j"] * len(judged)}))
+    ids = list(dict.fromkeys(key[:2] for key in made))
+    one = {name: [1] * len(ids) for name in ("n_words", "cluster_id", "n_represented", "language_score")}
+    words = {name: ["x"] * len(ids) for name in ("text", "language", "split")}
+    put(run, "queries", QUERIES.rows({"tenant": [i[0] for i in ids], "query_id": [i[1] for i in ids]} | one | words))
+    return run
+
+
+def sampled(run: Run, seed: int = 13, **options: Any) -> list[dict[str, Any]]:
+    """Draw the sample; returns its rows."""
+    settings = ReviewSettings.model_validate(options)
+    execute(run, REVIEW_SAMPLE_STAGE, lambda tables, output: review_sample(tables, output, settings, seed=seed))
+    return read(run, "review_sample")
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    return row["tenant"], row["query_id"], row["chunk_id"]
+
+
+def answer(key: Key, relevance: int | None, reviewer: str = "ann", **more: Any) -> Answer:
+    return Answer(*key, reviewer, relevance, WHEN, **more)
+
+
+def answered(run: Run, answers: Iterable[Answer]) -> None:
+    put(run, "reviews", standing(answers))
+
+
+def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[Answer]:
+    """What somebody says who knows."""
+    return [answer(key, made[key]["true"], reviewer) for key in keys]
+
+
+def validated(run: Run, thresholds: Mapping[str, float] | None = None, seed: int = 13) -> Manifest:
+    settings = ValidationSettings(bootstrap=200)
+    return execute(
+        run, VALIDATE, lambda tables, output: validate(tables, output, settings, thresholds=thresholds or {}, seed=seed)
+    )
+
+
+def rows_of(run: Run) -> dict[tuple[str | None, str | None], dict[str, Any]]:
+    """Rows of `validation` by tenant and retriever."""
+    return {(row["tenant"], row["retriever"]): row for row in read(run, "validation")}  # type: ignore[misc]

@@ -1,0 +1,169 @@
+"""Small random search logs, and the stages of mining on them with simple stand-ins for planner and ranker."""
+
+import hashlib
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
+from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
+from darklode.schemas.mining import ClickSettings, LogSettings, MiningSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put
+
+FIRST = date(2026, 3, 1)
+WORDS = "reset password api key refund invoice export webhook".split()
+DOCS = [f"d{number}" for number in range(9)]
+NEVER = "9999-12-31"
+HOP = OneHop(ClickSettings(), NEVER, 13)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: what was shown at places 1, 2, …, and the places that were clicked."""
+
+    tenant: str
+    session: str
+    minute: int
+    query: str
+    shown: tuple[str, ...]
+    clicked: frozenset[int] = frozenset()
+
+
+Log = Mapping[date, list[Search]]
+
+
+def query_id(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def random_log(number: int, days: int = 6, searches: int = 12) -> dict[date, list[Search]]:
+    """Few queries and documents, so that evidence meets."""
+    chance = random.Random(number)
+    texts = [" ".join(chance.sample(WORDS, chance.randint(1, 3))) for _ in range(10)]
+    return {FIRST + timedelta(day): [_search(chance, texts) for _ in range(searches)] for day in range(days)}
+
+
+def _search(chance: random.Random, texts: list[str]) -> Search:
+    shown = tuple(chance.sample(DOCS, chance.randint(1, 5)))
+    clicked = frozenset(place for place in range(1, len(shown) + 1) if chance.random() < 0.25)
+    tenant = chance.choice(["default", "default", "tern"])
+    return Search(tenant, f"s{chance.randrange(40)}", chance.randrange(1440), chance.choice(texts), shown, clicked)
+
+
+def impressions(day: date, searches: Iterable[Search]) -> pa.Table:
+    """A day's rows of `impressions`."""
+    rows = [
+        {
+            "tenant": search.tenant,
+            "event_id": f"{day}-{number}-{place}",
+            "search_id": f"{day}-{number}",
+            "session_id": search.session,
+            "timestamp": datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(minutes=search.minute),
+            "query_id": query_id(search.query),
+            "query": search.query,
+            "doc_id": doc,
+            "position": place,
+            "clicked": place in search.clicked,
+        }
+        for number, search in enumerate(searches)
+        for place, doc in enumerate(search.shown, 1)
+    ]
+    return pa.Table.from_pylist(rows, TABLES["impressions"].schema)
+
+
+def corpus(docs: Iterable[str] = DOCS) -> pa.Table:
+    """Both tenants' documents, with the same ids and different texts."""
+    rows = [
+        {"tenant": tenant, "doc_id": doc, "title": f"Title of {doc}", "text": f"{tenant} {doc} " + "text " * 9}
+        for tenant in ("default", "tern")
+        for doc in docs
+    ]
+    filled = [row | {"source": "test", "content_hash": hashlib.md5(row["text"].encode()).hexdigest()} for row in rows]
+    return pa.Table.from_pylist(filled, TABLES["documents"].schema)
+
+
+def share_a_word(one: str, other: str) -> list[str]:
+    return sorted(set(one.split()) & set(other.split()))
+
+
+def associate(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """By click: the borrower's first word is one of the lender's. By relevance: they share two words."""
+    found = []
+    for one in rows:
+        for other in rows:
+            if one["tenant"] != other["tenant"] or one["query_id"] == other["query_id"]:
+                continue
+            shared = share_a_word(str(one["text"]), str(other["text"]))
+            kinds = ["click"] if str(one["text"]).split()[0] in shared else []
+            kinds += ["relevance"] if len(shared) > 1 else []
+            day = max(one["date"], other["date"])  # type: ignore[type-var]
+            base = {"tenant": one["tenant"], "query_id": one["query_id"], "associated_query_id": other["query_id"]}
+            score = len(shared) / len(WORDS)
+            found += [base | {"kind": kind, "terms": shared, "score": score, "date": day} for kind in kinds]
+    return found
+
+
+def rank(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """A positive and a negative that hang on the query alone; every third query has none."""
+    found = []
+    for row in rows:
+        lot = int(str(row["query_id"]), 16)
+        if lot % 3:
+            ids = {"positive_id": DOCS[lot % 9], "negative_id": DOCS[(lot + 1 + lot % 7) % 9] if lot % 5 else None}
+            scores = {"positive_score": 0.9, "negative_score": 0.25 if lot % 5 else None}
+            found.append({"tenant": row["tenant"], "query_id": row["query_id"], **ids, **scores})
+    return found
+
+
+def by_day(run: Run, stage: Stage, table: str, rows: list[dict[str, object]], days: Mapping[str, date]) -> None:
+    """Write rows as a part a day."""
+
+    def work(_tables: Tables, output: Output) -> None:
+        for day in sorted(set(days.values())):
+            own = [row for row in rows if days[f"{row['tenant']} {row['query_id']}"] == day or row.get("date") == day]
+            own = [row for row in own if row.get("date", day) == day]
+            output.write(table, pa.Table.from_pylist(own, TABLES[table].schema))
+
+    run.execute(run.plan(stage, {}), work)
+
+
+def mine(run: Run, log: Log, *, hop: OneHop = HOP, most: int = 2, docs: pa.Table | None = None) -> None:
+    """A night: all stages over the days that have come in so far."""
+
+    def ingest(_tables: Tables, output: Output) -> None:
+        for day, searches in sorted(log.items()):
+            output.write("impressions", impressions(day, searches))
+
+    execute(run, Stage("given_log", 1, (), ("impressions",)), ingest)
+    put(run, "documents", corpus() if docs is None else docs)
+    put(run, "click_model", TABLES["click_model"].empty())
+    learn(run, hop)
+    contains = run.manifest(EVIDENCE)
+    assert contains is not None
+    execute(
+        run,
+        PAIRS_STAGE,
+        lambda tables, output: mined_pairs(tables, output, hop, most=most, contains=contains.facts["contains"]),
+    )
+    execute(
+        run,
+        MINED_TRIPLETS,
+        lambda tables, output: mined_triplets(tables, output, MiningSettings(), validation_share=0.1, seed=13),
+    )
+
+
+def learn(run: Run, hop: OneHop) -> None:
+    """Evidence, queries, associations and what the ranker says."""
+    execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, hop.settings, LogSettings()))
+    execute(run, LOG_QUERIES_STAGE, log_queries)
+    queries = run.tables("log_queries").read("log_queries").to_pylist()
+    days = {f"{row['tenant']} {row['query_id']}": row["date"] for row in queries}
+    by_day(run, Stage("associate", 1, (), ("associations",)), "associations", associate(queries), days)
+    by_day(run, Stage("relevance", 1, (), ("relevance_evidence",)), "relevance_evidence", rank(queries), days)

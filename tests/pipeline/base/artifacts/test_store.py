@@ -1,0 +1,126 @@
+"""Files below a root: whole or not there, and no root that carries a key."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import ArtifactError
+from helpers.staged import killed
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "run"))
+
+
+def test_what_is_written_is_read(store: Store) -> None:
+    store.write("a/b/c.bin", b"\x00\xff")
+    assert (store.read("a/b/c.bin"), store.size("a/b/c.bin")) == (b"\x00\xff", 2)
+    store.write("a/b/c.bin", b"")
+    assert (store.read("a/b/c.bin"), store.size("a/b/c.bin")) == (b"", 0)
+
+
+def test_compressed_files_are_read_as_they_are(store: Store) -> None:
+    store.write("plain.gz", b"no gzip at all")
+    assert store.read("plain.gz") == b"no gzip at all"
+
+
+def test_what_is_not_there_is_nothing(store: Store) -> None:
+    assert store.read("no/such") is None
+    assert store.size("no/such") is None
+    assert store.sizes("no") == {}
+    assert store.folders("no") == []
+    store.delete("no/such")
+
+
+def test_listings_are_of_one_folder_alone(store: Store) -> None:
+    for name in ("t/b/2.x", "t/a/1.x", "t/a/deep/3.x", "t/4.x"):
+        store.write(name, name.encode())
+    assert store.sizes("t/a") == {"t/a/1.x": 7}
+    assert store.sizes("t") == {"t/4.x": 5}
+    assert store.folders("t") == ["a", "b"]
+    store.delete("t/a/1.x")
+    assert store.sizes("t/a") == {}
+
+
+def test_a_local_folder_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert Store("run").url == str(tmp_path / "run")
+    assert Store("~/run").local == tmp_path / "home" / "run"
+
+
+DIE_WRITING = """
+from pathlib import Path
+from darklode.pipeline.base.artifacts import Store
+{patch}
+Store(sys.argv[1]).write("t/x.parquet", b"new" * 100_000)
+"""
+
+MOMENTS = {"before the file is on disk": "os.fsync = kill", "before the file has its name": "Path.replace = kill"}
+
+
+@pytest.mark.parametrize(
+    ("moment", "before"), [("before the file is on disk", b"old"), ("before the file has its name", None)]
+)
+def test_a_killed_write_leaves_what_was_there(store: Store, moment: str, before: bytes | None) -> None:
+    if before is not None:
+        store.write("t/x.parquet", before)
+    killed(DIE_WRITING.format(patch=MOMENTS[moment]), store.url)
+    assert store.read("t/x.parquet") == before
+    assert [name for name in store.sizes("t") if name.endswith(".parquet")] == ["t/x.parquet"] * (before is not None)
+    store.write("t/x.parquet", b"again")
+    assert store.read("t/x.parquet") == b"again"
+
+
+def test_readers_never_see_half_a_file(store: Store) -> None:
+    pages = [letter * 200_000 for letter in (b"a", b"b")]
+    store.write("page", pages[0])
+    done = threading.Event()
+
+    def turn() -> None:
+        for number in range(60):
+            store.write("page", pages[number % 2])
+        done.set()
+
+    writer = threading.Thread(target=turn)
+    writer.start()
+    seen = set()
+    while not done.is_set():
+        seen.add(store.read("page"))
+    writer.join()
+    assert seen <= set(pages)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIA:SECRET@bucket/run",
+        "s3://AKIA:SE/SECRET@bucket/run",
+        "s3://SECRET@bucket/run",
+        "s3://bucket/run?secret_key=SECRET",
+        "s3://bucket/run#SECRET",
+        "https://user:SECRET@host/run",
+        "gs://bucket/SECRET",
+        "file:///srv/SECRET",
+        "s3://",
+        "s3:///SECRET",
+    ],
+)
+def test_an_address_with_keys_or_of_another_kind_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ArtifactError) as refused:
+        Store(url)
+    assert "SECRET" not in str(refused.value)
+    assert "s3://" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"), [("gs://bucket/run", "gs"), ("file:///run", "file"), ("abfs://a/b", "abfs")]
+)
+def test_another_scheme_is_named_with_what_to_use(url: str, scheme: str) -> None:
+    with pytest.raises(
+        ArtifactError, match=f"{scheme}:// is not a place for a run; use a folder or s3://bucket/prefix"
+    ):
+        Store(url)

@@ -1,0 +1,52 @@
+"""Models found without loading them: their place, their revision, their size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.models.local import architectures, fetch_hint, locate, own_code, parameters, versioned_name
+from darklode.schemas.settings import LocalModel
+from helpers.minilm import MODEL, clone
+
+
+def model(name: str = str(MODEL), **given: str) -> LocalModel:
+    return LocalModel.model_validate({"model": name} | given)
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_parameters_are_counted_in_the_files_or_read_off_the_name() -> None:
+    assert parameters(model(), locate(model())) == 22_713_728
+    assert parameters(model("acme/embed-8B"), None) == 8_000_000_000
+    assert parameters(model("acme/embed"), None) == 0
+
+
+def test_a_folder_is_its_own_revision_wherever_it_lies(tmp_path: Path) -> None:
+    found, copy = locate(model()), locate(model(str(clone(tmp_path / "copy"))))
+    assert found
+    assert copy
+    assert found.is_own
+    assert found.revision == copy.revision
+    assert versioned_name(model()).endswith(f"@{found.revision}")
+
+
+def test_what_a_configuration_declares_is_read(tmp_path: Path) -> None:
+    declared = {"auto_map": {"AutoModel": "code.Own"}, "architectures": ["OwnModel"]}
+    folder = clone(tmp_path / "own", config=declared)
+    assert (own_code(folder), architectures(folder)) == ("code.Own", ["OwnModel"])
+    assert own_code(MODEL) is None
+
+
+def test_a_model_that_is_nowhere_is_none_and_its_name_needs_a_revision() -> None:
+    assert locate(model("acme/none")) is None
+    with pytest.raises(MissingPart, match="hf download acme/none"):
+        versioned_name(model("acme/none"))
+    assert "--revision v2" in fetch_hint(model("acme/none", revision="v2"))

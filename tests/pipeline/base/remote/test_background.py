@@ -1,0 +1,66 @@
+"""Waiting for coroutines: results, errors, ticks, and nothing left running behind an interrupt."""
+
+import asyncio
+import time
+
+import pytest
+
+from darklode.pipeline.base.remote import background
+from darklode.pipeline.base.remote.background import Background
+
+
+async def slow(seconds: float, log: list[str]) -> int:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.05)  # such as keeping what was answered
+        log.append("cleaned up")
+        raise
+    return 7
+
+
+def never() -> None:
+    raise AssertionError("too early")
+
+
+async def broken(error: BaseException) -> int:
+    raise error
+
+
+def test_results_and_errors_come_back_and_the_loop_stays() -> None:
+    loops = []
+
+    async def loop() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    with Background() as ours:
+        assert ours.run(slow(0, []), never) == 7
+        for error in (ValueError("no"), TimeoutError("its own")):
+            with pytest.raises(type(error), match=str(error)):
+                ours.run(broken(error), never)
+        ours.run(loop(), never)
+        ours.run(loop(), never)
+    assert loops[0] is loops[1]
+    assert loops[0].is_closed()
+
+
+def test_it_ticks_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TICK_SECONDS", 0.02)
+    ticks: list[float] = []
+    with Background() as ours:
+        assert ours.run(slow(0.3, []), lambda: ticks.append(time.monotonic())) == 7
+    assert len(ticks) >= 3
+
+
+def test_an_interrupt_waits_until_the_work_has_cleaned_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TICK_SECONDS", 0.02)
+    log: list[str] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with Background() as ours:
+        with pytest.raises(KeyboardInterrupt):
+            ours.run(slow(60, log), interrupt)
+        assert log == ["cleaned up"]
+        assert ours.run(slow(0, log), never) == 7

@@ -1,0 +1,89 @@
+"""Many calls over several servers: who gets them, what is handed over, what a failure leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.remote import client
+from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.chat import chat_call
+from darklode.pipeline.base.remote.client import Client, Lane
+from darklode.pipeline.base.remote.endpoint import Endpoint
+from helpers.fake_chat import FakeChat
+
+
+def client_of(*servers: FakeChat, most: int = 8, **changed: Any) -> Client:
+    urls = tuple(server.url for server in servers)
+    return Client(Endpoint("judge", "fake", urls, "/chat/completions", "", most, 5.0, 20.0, **changed))
+
+
+async def work(text: str, lane: Lane) -> str:
+    body = {"model": "fake", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": text}]}
+    await lane.call(chat_call(json.dumps(body).encode(), Usage(10, 1), text))
+    return text
+
+
+async def collect(one: Client, groups: Iterable[Iterable[str]], into: list[str]) -> None:
+    async with one.session() as session:
+        async for some in session.results(groups, work):
+            into += some
+
+
+def test_a_slow_server_gets_the_few_calls_that_it_answers() -> None:
+    with FakeChat(latency=0.01) as quick, FakeChat(latency=0.5) as slow:
+        found: list[str] = []
+        asyncio.run(
+            collect(client_of(quick, slow), ([f"{group} {n}" for n in range(4)] for group in range(100)), found)
+        )
+        assert len(found) == len({*found}) == 400
+        assert 0 < sum(slow.served.values()) < 100 < 300 < sum(quick.served.values())
+
+
+def test_groups_stay_together_but_the_last_ones() -> None:
+    with FakeChat(latency=0.02) as one, FakeChat(latency=0.02) as other:
+        found: list[str] = []
+        dealt = ([f"{group} {n}" for n in range(20)] for group in range(20))
+        asyncio.run(collect(client_of(one, other), dealt, found))
+        groups = [{pair.split()[0] for pair in server.served} for server in (one, other)]
+        assert len(groups[0] & groups[1]) <= 1
+        assert min(map(len, groups)) > 2
+
+
+def test_a_failure_for_good_hands_over_what_was_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.01)
+    with FakeChat(latency=0.05) as server:
+        found: list[str] = []
+        one = client_of(server, most=4)
+
+        def groups() -> Iterable[list[str]]:
+            for number in range(50):
+                if number == 20:
+                    server.model = "gone"
+                yield [str(number)]
+
+        with pytest.raises(MissingPart, match=r"fake at 127\.0\.0\.1:\d+/v1 answered 404"):
+            asyncio.run(collect(one, groups(), found))
+        assert len(found) == sum(server.served.values()) >= 16
+        assert one.counters.in_flight == 0
+
+
+def test_jobs_that_make_no_call_give_their_places_back() -> None:
+    async def idle(text: str, _lane: Lane) -> str:
+        return text
+
+    async def go() -> list[str]:
+        found: list[str] = []
+        async with client_of(server, most=2).session() as session:
+            async for some in session.results(([str(number)] for number in range(30)), idle):
+                found += some
+        return found
+
+    with FakeChat() as server:
+        assert len(asyncio.run(go())) == 30
+        assert server.requests == 0

@@ -1,0 +1,169 @@
+"""Posting calls to servers that answer byte by byte, wrongly, late or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from darklode.pipeline.base.remote.endpoint import Http
+from darklode.pipeline.base.remote.faults import Passing, Response
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
+
+
+class Server:
+    """Answers each request as it is told; `connections` and `requests` count what came."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                body = await reader.readexactly(length)
+                self.requests.append(head + body)
+                await self._answer(reader, writer, body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self.handle, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/chat/completions"
+        finally:
+            server.close()
+
+
+def bytes_of(*pieces: bytes, close: bool = False) -> Answer:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _body: bytes) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.005)
+        if close:
+            writer.close()
+            raise ConnectionError
+
+    return answer
+
+
+def posted(answer: Answer, times: int = 1, timeout: float = 5) -> tuple[list[Response], Server]:
+    """Responses to one call after another."""
+    server = Server(answer)
+
+    async def go() -> list[Response]:
+        async with server.serving() as url:
+            http = Http((url,), {"Authorization": "Bearer s3cret"}, timeout, "judge")
+            try:
+                return [await http.post(url, b'{"n": %d}' % number) for number in range(times)]
+            finally:
+                await http.close()
+
+    return asyncio.run(go()), server
+
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        bytes_of(PLAIN + b'{"a":1}'),
+        bytes_of(*(bytes([one]) for one in PLAIN + b'{"a":1}')),
+        bytes_of(PLAIN, b'{"a"', b":1}"),
+        bytes_of(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n", b'{"a\r\n4;x=y\r\n":1}\r\n0\r\n\r\n'),
+        bytes_of(b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"a":1}', close=True),
+        bytes_of(b'HTTP/1.0 200 OK\r\n\r\n{"a"', b":1}", close=True),
+        bytes_of(b'HTTP/1.1 200 OK\r\ncontent-length:7\r\nconnection: Close\r\n\r\n{"a":1}', close=True),
+    ],
+)
+def test_whole_answers(answer: Answer) -> None:
+    responses, server = posted(answer, times=3)
+    assert responses == [Response(200, None, b'{"a":1}')] * 3
+    assert [request.split(b"\r\n\r\n")[1] for request in server.requests] == [b'{"n": %d}' % n for n in range(3)]
+    assert server.requests[0].startswith(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"authorization: bearer s3cret\r\n" in server.requests[0].lower()
+    assert b"content-type: application/json\r\n" in server.requests[0].lower()
+
+
+def test_a_connection_is_used_again() -> None:
+    assert posted(bytes_of(PLAIN + b'{"a":1}'), times=5)[1].connections == 1
+
+
+def test_status_and_retry_after_are_handed_on() -> None:
+    head = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
+    assert posted(bytes_of(head))[0] == [Response(429, "7", b"")]
+
+
+def test_a_redirect_is_not_followed() -> None:
+    head = b"HTTP/1.1 307 Elsewhere\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
+    responses, server = posted(bytes_of(head))
+    assert (responses[0].status, responses[0].location, len(server.requests)) == (307, "http://127.0.0.1:9/", 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (bytes_of(close=True), "broke the connection"),
+        (bytes_of(PLAIN + b'{"a"', close=True), "broke the connection"),
+        (bytes_of(PLAIN[:30], close=True), ""),
+        (bytes_of(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", close=True), "broke"),
+        (bytes_of(b"SSH-2.0-OpenSSH_9.6\r\n", close=True), ""),
+        (bytes_of(b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n"), ""),
+        (bytes_of(PLAIN), "gave no answer in 0.3 s"),
+    ],
+)
+def test_broken_answers_may_pass(answer: Answer, reason: str) -> None:
+    with pytest.raises(Passing) as caught:
+        posted(answer, timeout=0.3)
+    assert reason in caught.value.reason
+    assert caught.value.billed
+    assert "s3cret" not in caught.value.reason
+
+
+def test_a_server_that_is_not_there() -> None:
+    async def go() -> None:
+        url = "http://127.0.0.1:1/v1/chat/completions"
+        http = Http((url,), {}, 5, "judge")
+        try:
+            await http.post(url, b"{}")
+        finally:
+            await http.close()
+
+    with pytest.raises(Passing, match=r"cannot be reached") as caught:
+        asyncio.run(go())
+    assert not caught.value.billed
+
+
+def test_after_a_broken_answer_the_next_call_has_a_new_connection() -> None:
+    numbers = iter(range(100))
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _body: bytes) -> None:
+        writer.write(PLAIN + (b'{"a":1}' if next(numbers) else b"{"))
+        if writer.transport.get_write_buffer_size() == 0:
+            await asyncio.sleep(0)
+
+    server = Server(answer)
+
+    async def go() -> Response:
+        async with server.serving() as url:
+            http = Http((url,), {}, 0.2, "judge")
+            with pytest.raises(Passing):
+                await http.post(url, b"1")
+            found = await http.post(url, b"2")
+            await http.close()
+            return found
+
+    assert asyncio.run(go()).content == b'{"a":1}'
+    assert server.connections == 2

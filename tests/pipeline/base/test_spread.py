@@ -1,0 +1,101 @@
+"""Shards travel as plain data, results wait below the root, and where the work is done changes nothing."""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Output, Run, Tables
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.spread import Pieces, Shard, park, parked
+from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
+from darklode.pipeline.retrieve.search import SEARCH, search
+from darklode.schemas.settings import PoolSettings
+from helpers.runs import execute, put
+from helpers.searching import ASKED, TWO_TENANTS, Rows, chunks, lists, queries
+
+EMBEDDED = own_retrievers()
+
+T = TypeVar("T", bound=Shard)
+
+
+class Elsewhere:
+    """A cluster's way in one process: shards pickled, results through files, all begun before the first is read."""
+
+    def __init__(self, store: Store, places: int) -> None:
+        self.store, self.places = store, places
+        self.names: list[str] = []
+
+    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
+        self.names += [shard.name for shard in shards]
+        travelled = [pickle.loads(pickle.dumps((work, shard))) for shard in shards]
+        counts = [park(self.store, shard.place, there(shard)) for there, shard in travelled]
+        return (parked(self.store, shard.place, count) for shard, count in zip(shards, counts, strict=True))
+
+
+PARTS = {"bm25": EMBEDDED["bm25"], "lsa": EMBEDDED["lsa_feedback"]}
+
+
+def put_both(run: Run, asked: Rows, corpus: Rows) -> None:
+    put(run, "queries", queries(asked))
+    put(run, "chunks", chunks(corpus))
+
+
+def searched(run: Run, places: int) -> list[str]:
+    elsewhere = Elsewhere(run.store, places)
+
+    def work(tables: Tables, output: Output) -> None:
+        search(tables, output, PoolSettings(), retrievers=PARTS, spread=elsewhere)
+
+    execute(run, SEARCH, work)
+    return elsewhere.names
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [
+        (2, ["search t bm25 lsa", "search u bm25 lsa"]),
+        (3, ["search t bm25", "search t lsa", "search u bm25", "search u lsa"]),
+    ],
+)
+def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, places: int, names: list[str]) -> None:
+    put_both(run, ASKED, TWO_TENANTS)
+    assert searched(run, places) == names
+    here = Run(str(tmp_path / "here"))
+    put_both(here, ASKED, TWO_TENANTS)
+    execute(here, SEARCH, lambda tables, output: search(tables, output, PoolSettings(), retrievers=PARTS))
+    assert run.parts()["rankings"] == here.parts()["rankings"]
+    assert len(lists(run)) == 4
+    assert not run.store.sizes("progress/search")
+
+
+def test_only_what_is_missing_travels(run: Run) -> None:
+    put_both(run, ASKED, TWO_TENANTS)
+    searched(run, 1)
+    put_both(run, [ASKED[0], ("u", "q0", "blue")], TWO_TENANTS)
+    assert searched(run, 9) == ["search u bm25", "search u lsa"]
+
+
+def pieces(*values: int) -> Pieces:
+    for value in values:
+        yield pa.table({"value": [value]})
+
+
+def never() -> Pieces:
+    raise AssertionError("it is there already")
+    yield
+
+
+def test_a_result_that_waits_is_not_made_again(run: Run) -> None:
+    assert park(run.store, "progress/x/a", pieces(1, 2)) == 2
+    assert park(run.store, "progress/x/a", never()) == 2
+    assert [piece["value"].to_pylist() for piece in parked(run.store, "progress/x/a", 2)] == [[1], [2]]
+
+
+def test_work_without_a_result_is_always_done(run: Run) -> None:
+    assert park(run.store, "progress/x/a", pieces()) == 0
+    with pytest.raises(AssertionError, match="there already"):
+        park(run.store, "progress/x/a", never())

@@ -1,0 +1,88 @@
+"""The dataset's labels: the judge's, and people's where they overrule it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Run
+from darklode.pipeline.judge import label as module
+from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
+from darklode.schemas.settings import LabelSettings, Settings
+from darklode.schemas.tables import HUMAN_LABELS, VERDICTS
+from helpers.runs import execute, put, read
+
+Verdict = tuple[str, str, str, bool | None, int | None]
+VERDICTS_GIVEN: list[Verdict] = [
+    ("b", "q1", "c1", True, None),
+    ("a", "q2", "c1", False, 1),
+    ("a", "q1", "c2", None, 2),
+    ("a", "q1", "c1", True, 3),
+    ("a", "q1", "c3", True, 0),
+]
+
+
+def given(run: Run, labels: list[tuple[str, str, str, int]] | None = None) -> Run:
+    names = ("tenant", "query_id", "chunk_id", "relevant", "grade")
+    rows = [dict(zip(names, row, strict=True)) | {"judge_id": "j"} for row in VERDICTS_GIVEN]
+    put(run, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
+    human = [dict(zip(HUMAN_LABELS.schema.names, row, strict=True)) for row in labels or []]
+    put(run, "human_labels", pa.Table.from_pylist(human, schema=HUMAN_LABELS.schema))
+    return run
+
+
+def labelled(run: Run, human_overrides: bool = False) -> Manifest:
+    settings = LabelSettings(human_overrides=human_overrides)
+    stage = OVERRIDING_LABEL if human_overrides else LABEL
+    return execute(run, stage, lambda tables, output: label(tables, output, settings))
+
+
+def rows(run: Run) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in read(run, "qrels")]
+
+
+JUDGE_SAYS = [
+    ("a", "q1", "c1", 3, "judge"),
+    ("a", "q1", "c3", 1, "judge"),
+    ("a", "q2", "c1", 0, "judge"),
+    ("b", "q1", "c1", 1, "judge"),
+]
+
+
+def test_every_readable_verdict_has_a_relevance(run: Run) -> None:
+    manifest = labelled(given(run, [("a", "q1", "c1", 0)]))
+    assert rows(run) == JUDGE_SAYS
+    assert manifest.funnel == [FunnelStep("label", "verdicts", 5, "labels", 4, {"unreadable reply": 1})]
+    assert manifest.facts == {}
+
+
+def test_people_overrule_the_judge_where_that_is_asked_for(run: Run) -> None:
+    human = [("a", "q1", "c1", 0), ("a", "q1", "c2", 2), ("a", "q9", "c9", 1), ("b", "q1", "c1", 1)]
+    manifest = labelled(given(run, human), human_overrides=True)
+    assert rows(run) == [
+        ("a", "q1", "c1", 0, "human"),
+        ("a", "q1", "c2", 2, "human"),
+        ("a", "q1", "c3", 1, "judge"),
+        ("a", "q2", "c1", 0, "judge"),
+        ("a", "q9", "c9", 1, "human"),
+        ("b", "q1", "c1", 1, "human"),
+    ]
+    assert manifest.facts == {"human": 4, "only_human": 2, "overruled": 1}
+    assert manifest.funnel == [FunnelStep("label", "verdicts", 5, "labels", 6, {"unreadable reply": 1})]
+
+
+def test_without_human_labels_nothing_is_overruled(run: Run) -> None:
+    labelled(given(run), human_overrides=True)
+    assert rows(run) == JUDGE_SAYS
+
+
+def test_the_labels_of_a_large_run_come_in_parts_and_in_order(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART_ROWS", 2)
+    manifest = labelled(given(run))
+    assert [part.rows for part in manifest.outputs["qrels"]] == [2, 2]
+    assert rows(run) == JUDGE_SAYS
+
+
+def test_overruling_needs_human_labels() -> None:
+    with pytest.raises(ValueError, match=r"needs judge\.human"):
+        Settings.model_validate({"labels": {"human_overrides": True}})

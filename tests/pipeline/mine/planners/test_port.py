@@ -1,0 +1,70 @@
+"""The words that a planner weighs, and the stage that asks it about new queries."""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Tokens, plan_queries, planned
+from helpers.daily_queries import give
+from helpers.runs import execute, read
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("how do I reset the passwords?", ["reset", "password"]),
+        ("error 429 after 30 days", ["error", "429", "day"]),
+        ("upgrade from v4.0 to 4.2.1.", ["upgrad", "4.0", "4.2.1"]),
+        ("PEL-1402 in e1042", ["pel", "1402", "e1042"]),
+        ("料金を", ["料金", "金を"]),
+        ("the 2", []),
+    ],
+)
+def test_words_that_count(text: str, terms: list[str]) -> None:
+    assert Tokens().of(text) == terms
+
+
+def test_every_word_counts_where_asked() -> None:
+    assert Tokens(every_word=True).of("the 2 keys") == ["the", "2", "key"]
+
+
+@dataclass
+class Counting:
+    """A planner that gives every word 0.5, but `the`, and remembers what it was asked."""
+
+    version: str = "counting"
+    asked: list[str] = field(default_factory=list)
+
+    def terms(self, queries: pa.Table) -> pa.Table:
+        self.asked += queries["text"].to_pylist()
+        return planned(queries, lambda _tenant, text: {word: 0.5 for word in text.split() if word != "the"})
+
+
+def plan(run: Run, planner: Counting) -> Manifest:
+    return execute(run, PLAN_QUERIES, lambda tables, output: plan_queries(tables, output, planner=planner))
+
+
+def test_it_writes_each_querys_terms(run: Run) -> None:
+    give(run, ["reset key", "the"], ["key"])
+    manifest = plan(run, Counting())
+    rows = [(row["query_id"], row["term"], row["importance"]) for row in read(run, "query_terms")]
+    assert rows == [("reset key", "reset", 0.5), ("reset key", "key", 0.5), ("key", "key", 0.5)]
+    assert (manifest.funnel[0].rows_in, manifest.funnel[0].dropped) == (3, {"no important term": 1})
+
+
+def test_a_night_asks_about_its_own_queries(run: Run) -> None:
+    give(run, ["reset key"])
+    plan(run, planner := Counting())
+    give(run, ["reset key"], ["key", "card"])
+    plan(run, planner)
+    assert planner.asked == ["reset key", "key", "card"]
+    assert len(read(run, "query_terms")) == 4
+
+
+def test_another_planner_is_asked_about_all(run: Run) -> None:
+    give(run, ["reset key"], ["key"])
+    plan(run, Counting())
+    plan(run, other := Counting("other"))
+    assert other.asked == ["reset key", "key"]

@@ -1,0 +1,133 @@
+"""What a day of the log is summed up to: whose searches count, what is an exposure, what a click."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Manifest, Run, Stage
+from darklode.pipeline.mine.evidence import EVIDENCE, evidence
+from darklode.schemas.mining import ClickSettings, LogSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put, read
+from helpers.small_log import FIRST, Search, impressions
+
+Log = dict[int, list[Search]]
+
+
+def give(run: Run, log: Log, more: Sequence[dict[str, Any]] = ()) -> None:
+    """Days by number; `more` are rows of the first day, as changes to its first row."""
+
+    def write(_tables: Any, output: Any) -> None:
+        for number, searches in log.items():
+            rows = impressions(FIRST + timedelta(number), searches)
+            if number == 0 and more:
+                first = rows.slice(0, 1).to_pylist()[0]
+                rows = pa.concat_tables([rows, pa.Table.from_pylist([first | one for one in more], rows.schema)])
+            output.write("impressions", rows)
+
+    execute(run, Stage("given_log", 1, (), ("impressions",)), write)
+
+
+def sum_up(run: Run, click: ClickSettings | None = None, logs: LogSettings | None = None) -> Manifest:
+    if "click_model" not in run.parts():
+        put(run, "click_model", TABLES["click_model"].empty())
+    chosen = click or ClickSettings(), logs or LogSettings()
+    return execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, *chosen))
+
+
+def counts(run: Run) -> dict[str, tuple[object, ...]]:
+    rows = read(run, "click_evidence")
+    return {str(row["doc_id"]): (row["exposures"], row["clicks"], row["satisfied"]) for row in rows}
+
+
+ONE = Search("default", "s1", 1, "reset password", ("a", "b", "c", "d"), frozenset({3}))
+
+
+def test_searches_are_counted_not_events(run: Run) -> None:
+    again = {"event_id": "again"}
+    click = {"event_id": "click", "doc_id": "a", "clicked": True, "position": None}
+    late = {"event_id": "other", "doc_id": "z", "clicked": True, "position": None}
+    give(run, {0: [ONE]}, [again, again, click, late])
+    manifest = sum_up(run)
+    assert counts(run) == {"a": (1, 1, 1), "b": (1, 0, 0), "c": (1, 1, 1), "d": (1, 0, 0), "z": (1, 1, 1)}
+    step = manifest.funnel[0]
+    assert (step.rows_in, step.rows_out) == (8, 5)
+    assert step.dropped == {"repeated, or a click joined to its impression": 3}
+
+
+def test_only_what_stands_above_the_lowest_click_was_skipped(run: Run) -> None:
+    nobody = Search("default", "s2", 2, "reset password", ("e", "f"))
+    give(run, {0: [ONE, nobody]})
+    sum_up(run, ClickSettings(negatives="skipped"))
+    exposures = {doc: found[0] for doc, found in counts(run).items()}
+    assert exposures == {"a": 1, "b": 1, "c": 1, "d": 0, "e": 0, "f": 0}
+
+
+@pytest.mark.parametrize(("dwell", "satisfied"), [(None, 1), (4.9, 0), (5.0, 1)])
+def test_a_short_stay_is_a_click_that_did_not_satisfy(run: Run, dwell: float | None, satisfied: int) -> None:
+    give(run, {0: [ONE]}, [{"event_id": "x", "doc_id": "q", "clicked": True, "dwell_seconds": dwell}])
+    sum_up(run, ClickSettings(min_dwell_seconds=5))
+    assert counts(run)["q"] == (1, 1, satisfied)
+
+
+def bots(per_minute: int, all_clicked: int) -> list[Search]:
+    hasty = [Search("default", "hasty", 7, f"q{number}", ("a", "b")) for number in range(per_minute)]
+    greedy = [
+        Search("default", "greedy", 9 + number, f"q{number}", ("a", "b"), frozenset({1, 2}))
+        for number in range(all_clicked)
+    ]
+    return [*hasty, *greedy]
+
+
+def test_bots_are_left_out_and_said(run: Run) -> None:
+    other_tenant = [Search("tern", "hasty", 7, "q0", ("a",))]
+    give(run, {0: [*bots(31, 25), ONE, *other_tenant], 1: [Search("default", "hasty", 3, "q1", ("a",))]})
+    manifest = sum_up(run)
+    tenants = {(row["tenant"], str(row["date"]), row["doc_id"]) for row in read(run, "click_evidence")}
+    first, second = str(FIRST), str(FIRST + timedelta(1))
+    assert tenants == {*(("default", first, doc) for doc in "abcd"), ("tern", first, "a"), ("default", second, "a")}
+    rejects = {(row["id"], row["reason"], row["payload"]) for row in read(run, "rejects")}
+    assert rejects == {
+        ("hasty", "bot: too many searches a minute", f"62 impressions on {first}"),
+        ("greedy", "bot: clicks on everything", f"50 impressions on {first}"),
+    }
+    assert manifest.funnel[0].dropped == {"bot: too many searches a minute": 62, "bot: clicks on everything": 50}
+
+
+@pytest.mark.parametrize("searches", [bots(30, 0), bots(0, 24)])
+def test_a_busy_person_is_no_bot(run: Run, searches: list[Search]) -> None:
+    give(run, {0: searches})
+    assert not sum_up(run).funnel[0].dropped
+
+
+def test_bots_can_be_kept(run: Run) -> None:
+    give(run, {0: bots(31, 25)})
+    assert not sum_up(run, logs=LogSettings(bot_queries_per_minute=0, bot_click_share=0)).funnel[0].dropped
+
+
+def test_a_session_without_a_name_is_no_bot(run: Run) -> None:
+    rows = [{"event_id": f"e{n}", "search_id": f"n{n}", "session_id": None, "query_id": f"{n}"} for n in range(99)]
+    give(run, {0: [ONE]}, rows)
+    assert not sum_up(run).funnel[0].dropped
+
+
+def test_the_funnel_counts_days_that_were_not_read_again(run: Run) -> None:
+    log = {0: [*bots(31, 0), ONE], 1: [ONE]}
+    give(run, {0: log[0]})
+    sum_up(run)
+    give(run, log)
+    assert sum_up(run).funnel[0].rows_in == 62 + 4 + 4
+
+
+def test_it_is_noted_whether_a_day_only_gained(run: Run) -> None:
+    give(run, {0: [ONE]})
+    assert sum_up(run).facts["contains"] == {str(FIRST): []}
+    give(run, {0: [ONE, Search("default", "s9", 5, "refund", ("a",))]})
+    assert len(sum_up(run).facts["contains"][str(FIRST)]) == 1
+    give(run, {0: [ONE, Search("default", "s9", 5, "refund", ("a", "b"))]})
+    assert len(sum_up(run).facts["contains"][str(FIRST)]) == 2
+    give(run, {0: [ONE]})
+    assert sum_up(run).facts["contains"] == {str(FIRST): []}

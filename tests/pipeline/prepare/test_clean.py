@@ -1,0 +1,101 @@
+"""Cleaning as a stage: the filters in their order, and nothing vanishes."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import InputError
+from helpers.cleaning import cleaned
+from helpers.runs import read
+
+
+def test_masking_reaches_rejects_too(run: Run) -> None:
+    cleaned(
+        run,
+        ["test jo@example.com", "a b c d e f g h jo@example.com", "how are plans billed"],
+        noise=True,
+        max_percentile=60,
+    )
+    written = b"".join(
+        path.read_bytes() for path in Path(run.store.url, "tables").rglob("*.parquet") if "given" not in path.name
+    )
+    assert b"jo@example" not in written
+    assert all("jo@" not in str(row) for row in read(run, "rejects") + read(run, "cleaned_queries"))
+
+
+def test_a_duplicate_of_a_query_that_sampling_drops_names_the_one_kept(run: Run) -> None:
+    odd = "how would I go about replacing what signs our events"
+    texts = [odd, odd.upper(), "rotate the signing secret", "rotate signing secret", "rotate signing secrets"]
+    cleaned(run, texts, deduplicate=True, clusters=1, per_cluster=1)
+    (kept,) = read(run, "cleaned_queries")
+    gone = read(run, "rejects")
+    assert {row["stage"] for row in gone} == {"clean.duplicates", "clean.diversity"}
+    assert {row["represented_by"] for row in gone} == {kept["query_id"]}
+    assert kept["query_id"] not in {"q00000", "q00001"}
+    assert kept["n_represented"] == 5
+
+
+def test_keep_all_describes_and_drops_nothing(run: Run) -> None:
+    texts = ["test", "reset password", "reset password", "ein deutscher Satz über Passwörter und Konten", "x" * 400]
+    cleaned(run, texts, keep_all=True, noise=True, language="en", deduplicate=True, per_cluster=1, clusters=2)
+    kept = read(run, "cleaned_queries")
+    assert [row["text"] for row in kept] == texts
+    assert all(row["language"] for row in kept)
+    assert [row["n_represented"] for row in kept] == [1] * 5
+
+
+def test_nothing_left_is_an_error(run: Run) -> None:
+    with pytest.raises(InputError, match="dropped every query"):
+        cleaned(run, ["test", "asdf"], noise=True)
+
+
+def test_funnel_names_the_steps(run: Run) -> None:
+    manifest = cleaned(run, ["test", "reset my password", "reset my password"], noise=True, deduplicate=True)
+    assert [step.step for step in manifest.funnel] == [
+        "clean.noise",
+        "clean.length",
+        "clean.language",
+        "clean.duplicates",
+        "clean.diversity",
+    ]
+    assert manifest.funnel[3].dropped == {"duplicate": 1}
+
+
+WORDS = st.sampled_from("reset rotate secret webhook retry the a how to test 日本 user@example.com { } plan".split())
+
+
+QUERY = st.lists(WORDS, max_size=8).map(" ".join)
+
+
+@settings(max_examples=25, deadline=None)
+@given(queries=st.lists(st.tuples(QUERY, st.sampled_from("ab")), min_size=1, max_size=40))
+def test_rows_in_are_rows_out_and_rejects(
+    queries: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run = Run(str(tmp_path_factory.mktemp("run")))
+    texts, tenants = [text for text, _ in queries], [tenant for _, tenant in queries]
+    try:
+        cleaned(
+            run,
+            texts,
+            tenants,
+            noise=True,
+            min_percentile=25,
+            max_percentile=75,
+            language="en",
+            deduplicate=True,
+            per_cluster=1,
+        )
+    except InputError:
+        return
+    kept, gone = read(run, "cleaned_queries"), read(run, "rejects") if "rejects" in run.parts() else []
+    assert {row["query_id"] for row in kept} | {row["id"] for row in gone} == {f"q{i:05d}" for i in range(len(texts))}
+    assert len(kept) + len(gone) == len(texts)
+    tenant_of = {row["query_id"]: row["tenant"] for row in kept}
+    assert all(tenant_of[row["represented_by"]] == row["tenant"] for row in gone if row["represented_by"])
+    represented = sum(int(str(row["n_represented"])) for row in kept)
+    lent = sum(row["represented_by"] is not None for row in gone)
+    assert represented == len(kept) + lent

@@ -1,0 +1,114 @@
+"""Splits: shares as near as whole clusters allow, no cluster on two sides, and no tenant moved by another."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.prepare.split import SPLIT, assign, split
+from darklode.schemas.settings import SplitSettings
+from darklode.schemas.tables import CLEANED_QUERIES
+from helpers.runs import execute, put, read
+
+SIDES = ("test", "validation", "train")
+
+SHARE = st.floats(0, 1)
+CLUSTERS = st.lists(st.integers(0, 12), min_size=1, max_size=80)
+
+
+def cleaned(clusters: dict[str, list[int]]) -> pa.Table:
+    rows = [
+        (tenant, f"q{number:03d}", cluster) for tenant in clusters for number, cluster in enumerate(clusters[tenant])
+    ]
+    n = len(rows)
+    tenants, ids, numbers = ([row[column] for row in rows] for column in range(3))
+    fixed = {"text": [f"text of {name}" for name in ids], "n_words": [3] * n, "language": ["en"] * n}
+    counted = {"language_score": [1.0] * n, "n_represented": [1] * n}
+    return CLEANED_QUERIES.rows({"tenant": tenants, "query_id": ids, "cluster_id": numbers} | fixed | counted)
+
+
+def splits(run: Run, clusters: dict[str, list[int]], seed: int = 13) -> dict[tuple[object, object], object]:
+    done(run, clusters, seed)
+    return {(row["tenant"], row["query_id"]): row["split"] for row in read(run, "queries")}
+
+
+def done(run: Run, clusters: dict[str, list[int]], seed: int = 13) -> Manifest:
+    put(run, "cleaned_queries", cleaned(clusters))
+    return execute(run, SPLIT, lambda tables, output: split(tables, output, SplitSettings(), seed=seed))
+
+
+@given(clusters=CLUSTERS, test=SHARE, validation=SHARE, seed=st.integers(0, 2**63))
+def test_shares_are_met_as_nearly_as_whole_clusters_allow(
+    clusters: list[int], test: float, validation: float, seed: int
+) -> None:
+    settings = SplitSettings(test_share=test, validation_share=validation)
+    given_splits = assign(np.array(clusters, np.int32), settings, seed)
+    assert given_splits.shape == (len(clusters),)
+    sides = Counter(map(str, given_splits))
+    assert set(sides) <= set(SIDES)
+    largest = max(Counter(clusters).values())
+    wanted = {"test": test, "train": (1 - test) * (1 - validation)}
+    for side, share in wanted.items():
+        assert abs(sides[side] - share * len(clusters)) <= largest / 2 + 1e-9
+    assert abs(sides["validation"] - (1 - test) * validation * len(clusters)) <= largest + 1e-9
+    per_cluster = {(cluster, str(side)) for cluster, side in zip(clusters, given_splits, strict=True)}
+    assert len(per_cluster) == len(set(clusters))
+
+
+@given(clusters=CLUSTERS, seed=st.integers(0, 99), order=st.randoms(use_true_random=False))
+def test_a_split_follows_the_cluster_not_the_place(clusters: list[int], seed: int, order: object) -> None:
+    rows = np.random.default_rng(seed).permutation(len(clusters))
+    numbers = np.array(clusters, np.int32)
+    given_splits = assign(numbers, SplitSettings(), seed)
+    assert assign(numbers, SplitSettings(), seed).tolist() == given_splits.tolist()
+    assert assign(numbers[rows], SplitSettings(), seed).tolist() == given_splits[rows].tolist()
+
+
+def test_every_query_of_its_own_cluster_meets_the_shares_to_one() -> None:
+    sides = Counter(map(str, assign(np.arange(1_000, dtype=np.int32), SplitSettings(), 13)))
+    assert sides == {"test": 250, "validation": 75, "train": 675}
+
+
+def test_another_seed_is_another_split() -> None:
+    numbers = np.arange(100, dtype=np.int32)
+    assert assign(numbers, SplitSettings(), 1).tolist() != assign(numbers, SplitSettings(), 2).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_single_cluster_trains(size: int) -> None:
+    assert set(assign(np.zeros(size, np.int32), SplitSettings(), 13)) == {"train"}
+
+
+def test_queries_keep_their_columns_and_order(run: Run) -> None:
+    manifest = done(run, {"b": [1, 0, 1], "a": [4]})
+    rows = read(run, "queries")
+    assert [{key: row[key] for key in row if key != "split"} for row in rows] == read(run, "cleaned_queries")
+    assert [row["split"] for row in rows if row["tenant"] == "a"] == ["train"]
+    assert [(step.rows_in, step.rows_out) for step in manifest.funnel] == [(4, 4)]
+
+
+def test_no_queries_no_splits(run: Run) -> None:
+    assert splits(run, {}) == {}
+
+
+def test_a_tenant_more_moves_nobody_else(run: Run) -> None:
+    few = {"a": list(range(40)), "c": [1, 1, 2, 3, 5, 8]}
+    before = splits(run, few)
+    after = splits(run, {"b": list(range(40)), **few, "d": [0]})
+    assert {key: after[key] for key in before} == before
+    assert len(after) == len(before) + 41
+
+
+def test_equal_clusters_of_two_tenants_are_split_apart(run: Run) -> None:
+    found = splits(run, {"a": list(range(60)), "b": list(range(60))})
+    assert [found["a", f"q{n:03d}"] for n in range(60)] != [found["b", f"q{n:03d}"] for n in range(60)]
+
+
+def test_the_same_run_twice_is_the_same_bytes(run: Run) -> None:
+    first = done(run, {"a": list(range(30))})
+    assert done(run, {"a": list(range(30))}).outputs == first.outputs
+    assert done(run, {"a": list(range(30))}, seed=14).outputs != first.outputs

@@ -1,0 +1,71 @@
+import re
+
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.views import query
+from darklode.pipeline.export.formats import EXPORTS
+from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
+from darklode.pipeline.report.reference import PAGES, settings_markdown, tables_markdown
+from darklode.schemas.keys import known_keys
+from darklode.schemas.tables import TABLES
+from helpers.finished_run import finished_run
+from helpers.runs import REPOSITORY
+
+DATA = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8")
+QUERIES = dict(re.findall(r"### (.+?)\n\n```sql\n(.+?)```", DATA, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = finished_run(str(tmp_path_factory.mktemp("reference") / "run"))
+    run.execute(run.plan(FUNNEL_STAGE, {}), lambda _tables, output: funnel(run, output, ()))
+    return run
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_reference_is_that_of_the_schemas(page: str) -> None:
+    written = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
+    assert written == PAGES[page](), "run: python -m darklode.pipeline.report.reference"
+
+
+def test_every_setting_is_described() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| (?:`(.+?)`|required) \| (.*) \|$", settings_markdown(), re.MULTILINE)
+    assert {name for name, _, _ in rows} == set(known_keys())
+    assert all(description for _, _, description in rows)
+    assert ("pool.depth", "60", "candidates from each retriever (DevRev-Search, 3.3)") in rows
+
+
+def test_every_field_is_described() -> None:
+    page = tables_markdown()
+    assert "| `relevant` | bool | yes | the label; null where the reply could not be read |" in page
+    assert "| `negatives` | list of string |  | their texts, in the same order |" in page
+    assert "Key: none, rows have no identity." in page
+    assert page.count("\n## ") == len(TABLES)
+    assert page.count("\n| `") == sum(len(table.schema) for table in TABLES.values())
+
+
+def test_the_page_names_every_table_with_its_key_and_every_format() -> None:
+    for table in TABLES.values():
+        assert f"| {table.name} | {', '.join(table.key) or '–'} |" in DATA
+    assert re.findall(r"^\| `([a-z-]+)` \|", DATA, re.MULTILINE) == EXPORTS.own()
+
+
+def test_the_page_has_five_queries() -> None:
+    assert len(QUERIES) == 5
+    assert DATA.count("```sql") == 5
+
+
+@pytest.mark.parametrize("title", QUERIES)
+def test_a_query_of_the_page_answers(title: str, finished: Run) -> None:
+    assert query(finished, QUERIES[title]).num_rows > 0
+
+
+def test_the_queries_say_what_they_promise(finished: Run) -> None:
+    answers = [query(finished, sql).to_pylist() for sql in QUERIES.values()]
+    assert answers[1] == [
+        {"tenant": "acme", "text": 'say "hello"', "judged": 4},
+        {"tenant": "b/i rch", "text": 'say "hello"', "judged": 4},
+    ]
+    assert answers[2] == [{"retriever": "../dense one", "positives": 6}]
+    assert answers[4][0] == {"tenant": "acme", "doc_id": "guide/My page.md", "queries": 3}

@@ -1,0 +1,120 @@
+"""What the dataset card says of validation, and of labels that people gave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.export.formats import export
+from darklode.pipeline.report import statistics
+from darklode.pipeline.report.card import card
+from darklode.pipeline.report.caveats import caveats
+from darklode.pipeline.validate.gate import GATE, gate
+from darklode.pipeline.validate.stage import stale
+from darklode.schemas.settings import Settings, ValidationSettings
+from darklode.schemas.tables import QRELS, VERDICTS
+from helpers.finished_run import finished_run
+from helpers.reviewed_run import answer, answered, honest, key_of, pairs, put_run, sampled
+from helpers.reviewed_run import validated as validate_run
+from helpers.runs import execute, put
+
+
+@pytest.fixture
+def reviewed(run: Run) -> Run:
+    made = pairs({"a": 60, "b": 30})
+    sample = sampled(put_run(run, made), pairs=300, query_share=0.3)
+    answered(run, [*honest(made, [key_of(row) for row in sample]), answer(key_of(sample[0]), 1, "bob")])
+    validate_run(run, {"a": 0.5, "b": 0.5})
+    return run
+
+
+def decide(run: Run, **asked: float) -> None:
+    settings = ValidationSettings.model_validate(asked)
+    execute(run, GATE, lambda tables, output: gate(tables, output, settings))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({}, "Nothing was asked for."), ({"min_kappa": 0.1}, "may be published"), ({"min_kappa": 1.0}, "**Held back:**")],
+)
+def test_the_card_shows_the_figures_and_the_outcome(reviewed: Run, asked: dict[str, float], said: str) -> None:
+    decide(reviewed, **asked)
+    text = card(reviewed, Settings())
+    assert "## The judge against reviewers\n" in text
+    assert "## The judge against reviewers, by tenant\n" in text
+    assert "| bm25 |" in text.split("by retriever\n")[1]
+    assert "| ann | bob | 1 |" in text
+    assert said in text.split("## Release\n")[1].split("##")[0]
+    assert "Warning" not in text
+
+
+def test_figures_carry_their_intervals(reviewed: Run) -> None:
+    (row,) = statistics.validated(all_tables(reviewed)).to_pylist()
+    (raw,) = all_tables(reviewed).sql("FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
+    assert row["recall"] == f"{raw['recall']:.3f} ({raw['recall_low']:.3f}–{raw['recall_high']:.3f})"
+    assert row["missed"] == f"{raw['missed']:.0f} ({raw['missed_low']:.0f}–{raw['missed_high']:.0f})"
+    assert row["weighted_kappa"] is None
+    assert [row["tenant"] for row in statistics.validated_by_tenant(all_tables(reviewed)).to_pylist()] == ["a", "b"]
+    judge = {row["judge"]: row for row in statistics.confusion(all_tables(reviewed)).to_pylist()}
+    assert judge["relevant"]["not_relevant"] == raw["false_positives"]
+    assert judge["no verdict"]["relevant"] == raw["unread_relevant"]
+
+
+def test_a_validation_of_other_verdicts_is_not_shown(reviewed: Run) -> None:
+    assert not stale(reviewed)
+    rows = reviewed.tables("verdicts").read("verdicts").to_pylist()
+    rows[0]["relevant"] = not rows[0]["relevant"]
+    put(reviewed, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
+    assert stale(reviewed)
+    text = card(reviewed, Settings())
+    assert "> **Warning:** People reviewed other verdicts than these." in text
+    assert "## The judge against reviewers" not in text
+
+
+def test_a_run_that_nobody_reviewed_says_nothing(run: Run) -> None:
+    put_run(run, pairs({"a": 3}))
+    text = card(run, Settings())
+    assert "reviewers" not in text
+    assert "Release" not in text
+    assert "Whose labels" not in text
+
+
+def test_reviewers_who_saw_the_verdict_are_a_caveat(run: Run) -> None:
+    made = pairs({"a": 10})
+    sample = sampled(put_run(run, made), pairs=20)
+    answered(run, [answer(key_of(row), 1, judge_shown=place < 7) for place, row in enumerate(sample)])
+    validate_run(run)
+    said = [one for one in caveats(all_tables(run), Settings()) if "flatter" in one]
+    assert said == [
+        "Of 20 pairs that people reviewed they could see the judge's verdict of 7: such labels flatter the judge."
+    ]
+
+
+def overruled(run: Run) -> Run:
+    rows = run.tables("qrels").read("qrels").to_pylist()
+    for row in rows[:3]:
+        row["source"] = "human"
+    put(run, "qrels", pa.Table.from_pylist(rows, schema=QRELS.schema))
+    return run
+
+
+def test_labels_that_people_gave_are_counted(tmp_path: Path) -> None:
+    given = finished_run(str(tmp_path / "given"))
+    run = Run(str(tmp_path / "run"))
+    for table in ("documents", "chunks", "raw_queries", "queries", "verdicts", "qrels"):
+        put(run, table, given.tables(table).read(table))
+    assert "no LLM and no human has judged this" in card(run, Settings())
+    text = card(overruled(run), Settings())
+    assert "| human | 3 |" in text.split("## Whose labels\n")[1]
+    assert "no LLM has judged this, and people only a part of it" in text
+    for form in ("mteb", "devrev"):
+        export(run, form, tmp_path / form)
+        assert (
+            "3 of 32 labels are people's, in the place of the judge's." in (tmp_path / form / "README.md").read_text()
+        )
+    export(given, "mteb", tmp_path / "judged")
+    assert "people's" not in (tmp_path / "judged" / "README.md").read_text()

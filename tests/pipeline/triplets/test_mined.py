@@ -1,0 +1,171 @@
+"""Triplets of a mined run: their texts, their folders, their split and tier, and what is left alone."""
+
+import hashlib
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.base.views import query, views_sql
+from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
+from darklode.schemas.mining import MiningSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put
+
+DAY = date(2026, 3, 1)
+Row = dict[str, Any]
+
+
+def give(run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str]) -> None:
+    base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
+    put(run, "mined_pairs", pa.Table.from_pylist([base | row for row in pairs], TABLES["mined_pairs"].schema))
+    filled = [{"tenant": "default", "source": "t", "content_hash": row["text"]} | row for row in docs]
+    put(run, "documents", pa.Table.from_pylist(filled, TABLES["documents"].schema))
+    tenants = sorted({(base | row)["tenant"] for row in pairs})
+    asked = [
+        {"tenant": tenant, "query_id": name, "text": text, "date": DAY}
+        for tenant in tenants
+        for name, text in queries.items()
+    ]
+    put(run, "log_queries", pa.Table.from_pylist(asked, TABLES["log_queries"].schema))
+
+
+def publish(run: Run, settings: MiningSettings | None = None, *, seed: int = 13) -> Manifest:
+    chosen = settings or MiningSettings()
+    return execute(
+        run,
+        MINED_TRIPLETS,
+        lambda tables, output: mined_triplets(tables, output, chosen, validation_share=0.1, seed=seed),
+    )
+
+
+def triplets(run: Run) -> list[Row]:
+    return run.tables("triplets").read("triplets").to_pylist()
+
+
+def test_a_triplet_has_the_texts_of_its_pair(run: Run) -> None:
+    pair = {"query_id": "q", "positive_id": "a", "negative_id": "b", "positive_score": 0.5, "negative_score": 0.25}
+    docs = [{"doc_id": "a", "title": "Title", "text": "long text"}, {"doc_id": "b", "title": None, "text": "other"}]
+    give(run, [pair | {"via_query_id": "v", "source": "relevance_multi_hop"}], docs, {"q": "reset password"})
+    publish(run, MiningSettings(text_characters=4))
+    (row,) = triplets(run)
+    name = "\0".join(["default", "q", "a", "relevance_multi_hop"])
+    assert row == {
+        "triplet_id": hashlib.sha256(name.encode()).hexdigest()[:24],
+        "tenant": "default",
+        "query_id": "q",
+        "query": "reset password",
+        "positive_id": "a",
+        "positive": "Title\nlong",
+        "negative_ids": ["b"],
+        "negatives": ["othe"],
+        "positive_score": 0.5,
+        "negative_scores": [0.25],
+        "source": "relevance_multi_hop",
+        "via_query_id": "v",
+        "date": DAY,
+        "tier": row["tier"],
+        "split": row["split"],
+    }
+
+
+def test_a_pair_without_a_text_is_counted_and_a_negative_without_one_left_out(run: Run) -> None:
+    pairs = [
+        {"query_id": "q", "positive_id": "gone", "negative_id": "a"},
+        {"query_id": "q", "positive_id": "a", "negative_id": "gone"},
+        {"query_id": "q", "positive_id": "b", "negative_id": None},
+    ]
+    give(run, pairs, [{"doc_id": "a", "text": "A"}, {"doc_id": "b", "text": "B"}], {"q": "x"})
+    manifest = publish(run)
+    assert [(row["positive"], row["negative_ids"], row["negatives"]) for row in triplets(run)] == [
+        ("A", [], []),
+        ("B", [], []),
+    ]
+    assert manifest.funnel[0].dropped == {"no document of that id": 1}
+
+
+TENANTS = ["a/b", "..", "x=y&z", "späti 'n' \"co\"", "[*]?", "%41"]
+
+
+def test_folders_name_tenant_day_and_source_whatever_the_tenant_is_called(run: Run, tmp_path: Path) -> None:
+    pairs = [{"tenant": tenant, "query_id": "q", "positive_id": "d"} for tenant in TENANTS]
+    docs = [{"tenant": tenant, "doc_id": "d", "text": tenant} for tenant in TENANTS]
+    give(run, pairs, docs, {"q": "x"})
+    publish(run)
+    assert run.store.local is not None
+    root = run.store.local / "tables" / "triplets"
+    files = list(root.rglob("*.parquet"))
+    assert {path.relative_to(root).parts[1:3] for path in files} == {("date=2026-03-01", "source=click_one_hop")}
+    assert all(path.resolve().is_relative_to(root.resolve()) for path in files)
+    assert len(files) == len(TENANTS)
+    assert sorted(row["positive"] for row in triplets(run)) == sorted(TENANTS)
+    with duckdb.connect() as connection:
+        sql = f"SELECT DISTINCT tenant FROM read_parquet('{root}/**/*.parquet', hive_partitioning = true)"
+        assert sorted(row[0] for row in connection.sql(sql).fetchall()) == sorted(TENANTS)
+    assert sorted(pads.dataset(root, partitioning="hive").to_table()["tenant"].to_pylist()) == sorted(TENANTS)
+    assert sorted(pq.read_table(root)["tenant"].to_pylist()) == sorted(TENANTS)
+    assert sorted(query(run, "SELECT tenant FROM triplets")["tenant"].to_pylist()) == sorted(TENANTS)
+    with duckdb.connect() as connection:
+        connection.execute(views_sql(run))
+        assert sorted(row[0] for row in connection.sql("SELECT tenant FROM triplets").fetchall()) == sorted(TENANTS)
+
+
+def many(run: Run, n: int = 4000) -> list[Row]:
+    pairs = [{"query_id": f"q{number}", "positive_id": "d"} for number in range(n)]
+    give(run, pairs, [{"doc_id": "d", "text": "D"}], {f"q{number}": f"word{number} other" for number in range(n)})
+    publish(run)
+    return triplets(run)
+
+
+def test_split_and_tiers_have_their_shares(run: Run) -> None:
+    rows = many(run)
+    share = sum(row["split"] == "validation" for row in rows) / len(rows)
+    assert share == pytest.approx(0.1, abs=0.02)
+    tiers = [sum(row["tier"] == tier for row in rows) / len(rows) for tier in ("small", "median", "large")]
+    assert tiers == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)
+
+
+def test_the_same_words_are_on_the_same_side(run: Run) -> None:
+    texts = {f"a{n}": f"w{n} password reset" for n in range(200)} | {
+        f"b{n}": f"reset w{n} password" for n in range(200)
+    }
+    give(run, [{"query_id": name, "positive_id": "d"} for name in texts], [{"doc_id": "d", "text": "D"}], texts)
+    publish(run)
+    sides = {row["query_id"]: row["split"] for row in triplets(run)}
+    assert all(sides[f"a{n}"] == sides[f"b{n}"] for n in range(200))
+    assert set(sides.values()) == {"train", "validation"}
+
+
+def test_a_day_is_written_again_only_where_its_pairs_or_documents_changed(run: Run) -> None:
+    later = date(2026, 3, 2)
+    pairs = [{"query_id": "q", "positive_id": "a"}, {"query_id": "q", "positive_id": "b", "date": later}]
+    docs = [{"doc_id": name, "text": name.upper()} for name in "abc"]
+
+    def days(given: list[Row], texts: list[Row]) -> dict[str, str]:
+        base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
+        rows = pa.Table.from_pylist([base | row for row in given], TABLES["mined_pairs"].schema)
+
+        def write(_tables: object, output: Any) -> None:
+            for number in range(rows.num_rows):
+                output.write("mined_pairs", rows.slice(number, 1))
+
+        give(run, given, texts, {"q": "x"})
+        from darklode.pipeline.base.artifacts import Stage
+
+        execute(run, Stage("given_mined_pairs", 1, (), ("mined_pairs",)), write)
+        manifest = publish(run)
+        return {part.file.split("/")[3]: part.sha256 for part in manifest.outputs["triplets"]}
+
+    before = days(pairs, docs)
+    other = [*docs[:2], {"doc_id": "c", "text": "nobody mentions it"}]
+    assert days(pairs, other) == before
+    changed = [docs[0], {"doc_id": "b", "text": "new"}, docs[2]]
+    after = days(pairs, changed)
+    assert after["date=2026-03-01"] == before["date=2026-03-01"]
+    assert after["date=2026-03-02"] != before["date=2026-03-02"]

@@ -1,0 +1,293 @@
+"""Triplets against a literal reading of their definition: who is a negative, in which order, and who never is."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+import darklode.pipeline.triplets.pooled
+from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.settings import TripletSettings
+from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS
+from helpers.runs import execute, put
+
+Row = dict[str, Any]
+
+
+@dataclass
+class World:
+    """One tenant: its texts, its queries' splits, lists, pool and labels (no label: unread or not asked).
+
+    The pool is the union of the top `depth`, or the best `budget` by fused score.
+    """
+
+    texts: dict[str, str]
+    splits: dict[str, str]
+    lists: dict[str, list[list[str]]]
+    depth: int
+    labels: dict[tuple[str, str], int] = field(default_factory=dict)
+    budget: int = 0
+
+    def fused(self, query: str) -> dict[str, np.float32]:
+        chunks = {chunk for ranked in self.lists[query] for chunk in ranked}
+        ranks = {
+            chunk: [ranked.index(chunk) + 1 for ranked in self.lists[query] if chunk in ranked] for chunk in chunks
+        }
+        return {chunk: np.float32(sum(round(1e12 / (60 + rank)) for rank in ranks[chunk]) / 10**12) for chunk in chunks}
+
+    def pool(self, query: str) -> set[str]:
+        if self.budget:
+            scores = self.fused(query)
+            return set(sorted(scores, key=lambda chunk: (-float(scores[chunk]), chunk))[: self.budget])
+        return {chunk for ranked in self.lists[query] for chunk in ranked[: self.depth]}
+
+
+def world(number: int) -> World:
+    """Few texts for many chunks, so that duplicates abound; few chunks for many negatives, so that lists fall short."""
+    chance = random.Random(number)
+    chunks = [f"c{n:02d}" for n in range(chance.randint(1, 40))]
+    different = chance.choice([3, 12, 1_000])
+    texts = {chunk: f"text {chance.randrange(different)}" for chunk in chunks}
+    splits = {f"q{n}": chance.choice(["train", "train", "validation", "test"]) for n in range(chance.randint(1, 4))}
+    lists = {
+        query: [chance.sample(chunks, chance.randint(0, len(chunks))) for _ in range(chance.randint(1, 4))]
+        for query in splits
+    }
+    made = World(texts, splits, lists, depth=chance.choice([1, 3, 10, 40]), budget=chance.choice([0, 0, 5, 15]))
+    odds = chance.choice([(1, 8, 1), (4, 4, 2), (8, 1, 0), (1, 1, 8)])
+    for query in splits:
+        for chunk in sorted(made.pool(query)):
+            label = chance.choices([chance.randint(1, 3), 0, None], odds)[0]
+            if label is not None:
+                made.labels[query, chunk] = label
+    return made
+
+
+def lay(run: Run, worlds: dict[str, World]) -> None:
+    """Write the worlds' tables, a tenant each, rows in no particular order."""
+    chunks, queries, rankings, pool, qrels = [], [], [], [], []
+    for tenant, made in worlds.items():
+        own: Row = {"tenant": tenant}
+        for chunk, text in made.texts.items():
+            placed = {"doc_id": "d", "position": 0, "start": 0, "end": len(text), "content_hash": chunk}
+            chunks.append(own | {"chunk_id": chunk, "text": text} | placed)
+        for query, split in made.splits.items():
+            described = {"n_words": 1, "language": "en", "language_score": 1.0, "cluster_id": 0, "n_represented": 1}
+            queries.append(own | {"query_id": query, "text": f"{tenant} asks {query}", "split": split} | described)
+            for number, ranked in enumerate(made.lists[query]):
+                for rank, chunk in enumerate(ranked, start=1):
+                    found = {"query_id": query, "retriever": f"r{number}", "rank": rank, "chunk_id": chunk}
+                    rankings.append(own | found | {"score": 0.0})
+            scores = made.fused(query)
+            for chunk in made.pool(query):
+                candidate = {"query_id": query, "chunk_id": chunk, "retrievers": [], "best_rank": 1}
+                pool.append(own | candidate | {"fused_score": float(scores[chunk])})
+        for (query, chunk), label in made.labels.items():
+            qrels.append(own | {"query_id": query, "chunk_id": chunk, "relevance": label, "source": "judge"})
+    tables = ((CHUNKS, chunks), (QUERIES, queries), (RANKINGS, rankings), (POOL, pool), (QRELS, qrels))
+    for table, rows in tables:
+        random.Random(1).shuffle(rows)
+        put(run, table.name, pa.Table.from_pylist(rows, schema=table.schema))
+
+
+def made(run: Run, worlds: dict[str, World], **options: object) -> Manifest:
+    lay(run, worlds)
+    chosen = TripletSettings.model_validate(options)
+    return execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen))
+
+
+def written(run: Run) -> list[Row]:
+    rows: list[Row] = run.tables("triplets").read("triplets").to_pylist()
+    return rows
+
+
+def expected(tenant: str, world: World, n: int, margin: float) -> Iterable[Row]:
+    for query, split in sorted(world.splits.items()):
+        if split == "test":
+            continue
+        scores, pool = world.fused(query), world.pool(query)
+
+        def hardest(chunk: str, scores: dict[str, np.float32] = scores) -> tuple[float, str]:
+            return -float(scores[chunk]), chunk
+
+        positives = sorted((chunk for chunk in pool if world.labels.get((query, chunk), 0) > 0), key=hardest)
+        judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
+        beyond = sorted(set(scores) - pool, key=hardest)
+        taken = {world.texts[chunk] for chunk in positives}
+        sure, unsure = [], []
+        for chunks, into in [(judged, sure), (beyond, unsure)]:
+            for chunk in chunks:
+                if world.texts[chunk] not in taken:
+                    taken.add(world.texts[chunk])
+                    into.append(chunk)
+            taken |= {world.texts[chunk] for chunk in pool if (query, chunk) not in world.labels}
+        for positive in positives:
+            score = float(scores[positive])
+            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * margin]
+            negatives = (sure + below)[:n]
+            yield {
+                "tenant": tenant,
+                "query_id": query,
+                "query": f"{tenant} asks {query}",
+                "positive_id": positive,
+                "positive": world.texts[positive],
+                "negative_ids": negatives,
+                "negatives": [world.texts[chunk] for chunk in negatives],
+                "positive_score": score,
+                "negative_scores": [float(scores[chunk]) for chunk in negatives],
+                "source": "pooled",
+                "via_query_id": None,
+                "date": None,
+                "tier": None,
+                "split": split,
+            }
+
+
+def without_ids(rows: list[Row]) -> list[Row]:
+    return [{key: value for key, value in row.items() if key != "triplet_id"} for row in rows]
+
+
+@examples(max_examples=18, deadline=None)
+@given(
+    first=st.integers(0, 2**32),
+    negatives=st.sampled_from([1, 2, 5, 16]),
+    margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
+)
+def test_triplets_are_those_of_a_literal_reading(
+    first: int, negatives: int, margin: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Ten worlds at a time, each a tenant of its own: what one would take from another shows."""
+    worlds = {f"t{number}": world(first + number) for number in range(10)}
+    run = Run(str(tmp_path_factory.mktemp("triplets")))
+    manifest = made(run, worlds, negatives=negatives, margin=margin)
+    rows = written(run)
+    wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], negatives, margin)]
+    assert without_ids(rows) == wanted
+    assert len({row["triplet_id"] for row in rows}) == len(rows)
+    assert manifest.facts["short_of_negatives"] == sum(len(row["negative_ids"]) < negatives for row in wanted)
+    assert manifest.funnel[0].rows_out == len(rows)
+    for row in rows:
+        obey(row, worlds[row["tenant"]], negatives)
+
+
+def obey(row: Row, world: World, negatives: int) -> None:
+    """The rules, one by one, for who doubts the reference."""
+    query, ids = row["query_id"], row["negative_ids"]
+    assert world.splits[query] == row["split"] != "test"
+    assert world.labels[query, row["positive_id"]] > 0
+    assert all(world.labels.get((query, chunk)) == 0 or chunk not in world.pool(query) for chunk in ids)
+    assert [world.texts[chunk] for chunk in ids] == row["negatives"]
+    texts = {world.texts[chunk] for (of, chunk), label in world.labels.items() if of == query and label > 0}
+    assert not texts & set(row["negatives"])
+    unlabelled = {world.texts[chunk] for chunk in world.pool(query) if (query, chunk) not in world.labels}
+    assert not unlabelled & {world.texts[chunk] for chunk in ids if chunk not in world.pool(query)}
+    assert len(set(row["negatives"])) == len(ids) <= negatives
+    tiers = [chunk not in world.pool(query) for chunk in ids]
+    assert tiers == sorted(tiers)
+
+
+def simple(labels: dict[str, int], n: int = 12, depth: int = 6, texts: dict[str, str] | None = None) -> World:
+    """One train query, one list c00, c01, …"""
+    chunks = [f"c{number:02d}" for number in range(n)]
+    named = {chunk: f"text of {chunk}" for chunk in chunks} | (texts or {})
+    return World(
+        named, {"q": "train"}, {"q": [chunks]}, depth, {("q", chunk): label for chunk, label in labels.items()}
+    )
+
+
+def negatives_of(run: Run, world: World, **options: object) -> list[list[str]]:
+    made(run, {"t": world}, **options)
+    return [row["negative_ids"] for row in written(run)]
+
+
+def test_judged_negatives_come_first_and_mined_ones_fill_up(run: Run) -> None:
+    judged = simple({"c00": 1, "c01": 0, "c04": 0})
+    assert negatives_of(run, judged, negatives=4, margin=0.0) == [["c01", "c04", "c06", "c07"]]
+    assert negatives_of(run, judged, negatives=2) == [["c01", "c04"]]
+
+
+def test_the_margin_holds_for_mined_negatives_alone(run: Run) -> None:
+    """1/61 · 0.9 lies between the 7th and the 8th place: 1/67 is too near, 1/68 is not."""
+    labels = {"c00": 1, "c01": 0}
+    assert negatives_of(run, simple(labels), negatives=3, margin=0.1) == [["c01", "c07", "c08"]]
+
+
+def test_a_score_at_the_ceiling_is_too_near(run: Run) -> None:
+    """Three chunks share a score; only one of them came into the pool."""
+    lists = [["c00", "c01", "c02", "c03"], ["c01", "c02", "c00"], ["c02", "c00", "c01"]]
+    texts = {f"c{number:02d}": f"text {number}" for number in range(4)}
+    tied = World(texts, {"q": "train"}, {"q": lists}, 0, {("q", "c00"): 1}, budget=1)
+    assert negatives_of(run, tied, margin=0.0) == [["c03"]]
+
+
+def test_a_judged_negative_may_outrank_its_positive(run: Run) -> None:
+    assert negatives_of(run, simple({"c00": 0, "c05": 1}), negatives=1) == [["c00"]]
+
+
+def test_many_copies_of_one_judged_text_hide_no_other(run: Run) -> None:
+    """Far more copies than negatives asked for stand before the two other texts."""
+    labels = {"c00": 1} | {f"c{number:02d}": 0 for number in range(1, 30)}
+    copies = {f"c{number:02d}": "the same footer" for number in range(1, 28)}
+    assert negatives_of(run, simple(labels, 40, 30, copies), negatives=3) == [["c01", "c28", "c29"]]
+
+
+def test_copies_of_positives_hide_no_negative(run: Run) -> None:
+    labels = {"c00": 1} | {f"c{number:02d}": 0 for number in range(1, 30)}
+    copies = {f"c{number:02d}": "text of c00" for number in range(1, 29)}
+    found = negatives_of(run, simple(labels, 40, 30, copies), negatives=2, margin=0.0)
+    assert found == [["c29", "c30"]]
+
+
+def test_a_copy_of_an_unjudged_pool_member_is_not_mined(run: Run) -> None:
+    copied = simple({"c00": 1, "c01": 0}, n=10, texts={"c04": "the same", "c07": "the same"})
+    assert negatives_of(run, copied, negatives=4, margin=0.0) == [["c01", "c06", "c08", "c09"]]
+
+
+def test_a_shortfall_is_counted_and_not_filled(run: Run) -> None:
+    manifest = made(run, {"t": simple({"c00": 1, "c01": 0}, n=6)})
+    assert [row["negative_ids"] for row in written(run)] == [["c01"]]
+    assert manifest.facts["short_of_negatives"] == 1
+
+
+def test_a_positive_without_any_negative_is_still_a_triplet(run: Run) -> None:
+    made(run, {"t": simple({"c00": 1}, n=1)})
+    assert [(row["negative_ids"], row["negatives"], row["negative_scores"]) for row in written(run)] == [([], [], [])]
+
+
+def test_no_positives_no_triplets(run: Run) -> None:
+    manifest = made(run, {"t": simple({"c00": 0})})
+    assert (written(run), manifest.facts["short_of_negatives"]) == ([], 0)
+
+
+def test_ids_name_tenant_query_and_positive(run: Run) -> None:
+    twins = {"a": simple({"c00": 1, "c02": 2}), "b": simple({"c00": 1, "c02": 2})}
+    made(run, twins)
+    first = {(row["tenant"], row["positive_id"]): row["triplet_id"] for row in written(run)}
+    assert len(set(first.values())) == 4
+    assert {len(name) for name in first.values()} == {24}
+    made(run, {"b": simple({"c00": 1, "c02": 1, "c01": 1, "c03": 0})}, negatives=3)
+    again = {(row["tenant"], row["positive_id"]): row["triplet_id"] for row in written(run)}
+    assert {key: again[key] for key in again if key in first} == {key: first[key] for key in first if key[0] == "b"}
+
+
+def test_blocks_and_threads_change_no_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds = {f"t{number}": world(number) for number in range(6)}
+    whole = made(run, worlds)
+    rows = written(run)
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda config: connect(config=config | {"threads": 1}))
+    assert made(run, worlds).outputs == whole.outputs
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    made(run, worlds)
+    assert len(run.parts()["triplets"]) == -(-len(rows) // 7) > 2
+    assert written(run) == rows
+    assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)

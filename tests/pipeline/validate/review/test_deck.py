@@ -1,0 +1,156 @@
+"""The pairs of a page: what it shows of each, its neighbours, and texts with the query's terms marked."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.terms import Analyzer, tokens, words
+from darklode.pipeline.validate.review.deck import Marker, Neighbour, TextBlock
+from darklode.schemas.tables import TABLES
+from helpers.finished_run import finished_run
+from helpers.review_run import TENANT, opened, put_sample, review_run
+from helpers.runs import put
+
+
+def sample(run: Run, ids: list[tuple[str, str, str]], positions: list[int]) -> None:
+    n = len(ids)
+    columns = dict(zip(("tenant", "query_id", "chunk_id"), map(list, zip(*ids, strict=True)), strict=True))
+    counts = {"pairs": [n] * n, "sampled": [n] * n, "weight": [1.0] * n, "stratum": ["s"] * n, "shared": [True] * n}
+    put(run, "review_sample", TABLES["review_sample"].rows({**columns, **counts, "position": positions}))
+
+
+def test_a_pair_has_what_a_page_shows(run: Run) -> None:
+    with opened(review_run(run.store.url, 7)) as deck:
+        assert (len(deck), deck.queries, deck.tenants) == (7, 2, 1)
+        pair = deck[6]
+        assert (pair.query_id, pair.query, pair.chunk_id, pair.doc_id, pair.place) == (
+            "q1",
+            "how do I rotate key 1",
+            "doc3#6",
+            "doc3",
+            0,
+        )
+        assert (pair.query_number, pair.query_pair, pair.query_pairs) == (2, 2, 2)
+        assert (pair.title, pair.heading, pair.url) == ("Keys", "Guide › Rotation", "https://example.org/keys")
+        assert deck.rows[pair.name] == 6
+        assert deck.shared.tolist() == [True, False, False] * 2 + [True]
+
+
+def test_a_blind_deck_does_not_know_the_judge(run: Run) -> None:
+    review_run(run.store.url, 4)
+    with opened(run) as deck:
+        assert (deck[0].relevant, deck[0].probability, deck[0].grade) == (None, None, None)
+    with opened(run, show_judge=True) as deck:
+        assert (deck[0].relevant, deck[1].relevant) == (True, False)
+        assert deck[3].probability == pytest.approx(0.9)
+
+
+def test_pairs_come_by_position_and_a_query_s_together(run: Run) -> None:
+    finished_run(run.store.url)
+    first, second = ("acme", "q%3", "plain#4"), ("acme", "q 1", "plain#4")
+    other = ("b/i rch", "q 1", "plain#4")
+    sample(run, [second, other, first, ("acme", "q%3", "../x\ty#2")], [7, 9, 1, 3])
+    with opened(run) as deck:
+        assert [(one.tenant, one.query_id, one.chunk_id) for one in map(deck.__getitem__, range(4))] == [
+            first,
+            ("acme", "q%3", "../x\ty#2"),
+            second,
+            other,
+        ]
+        assert [deck[row].query_number for row in range(4)] == [1, 1, 2, 3]
+        assert deck.tenants == 2
+
+
+def test_neighbours_are_those_of_the_document(run: Run) -> None:
+    with opened(review_run(run.store.url, 6)) as deck:
+        assert deck.around(2) == (None, Neighbour("Guide › Rotation", "Rotating keys, part 3: open Settings."))
+        assert deck.around(3) == (Neighbour("Guide › Rotation", "Rotating keys, part 2: open Settings."), None)
+
+
+def test_neighbours_of_a_run_built_anew_are_no_others(run: Run) -> None:
+    with opened(review_run(run.store.url, 6)) as deck:
+        review_run(run.store.url, 6, texts={2: "another text"})
+        assert deck[2].text == "Rotating keys, part 2: open Settings."
+        with pytest.raises(ArtifactError, match="built anew"):
+            deck.around(3)
+
+
+def test_a_sample_of_pairs_that_are_gone_is_refused(run: Run) -> None:
+    review_run(run.store.url, 4)
+    sample(run, [(TENANT, "q0", "doc9#9")], [0])
+    with pytest.raises(ArtifactError, match=r"names chunk_id 'doc9#9'"), opened(run):
+        pass
+    sample(run, [(TENANT, "q9", "doc0#0")], [0])
+    with pytest.raises(ArtifactError, match=r"names query_id 'q9'"), opened(run):
+        pass
+
+
+def test_a_sample_without_pairs_is_refused(run: Run) -> None:
+    review_run(run.store.url, 4)
+    put_sample(run, TABLES["review_sample"].empty())
+    with pytest.raises(ArtifactError, match="holds no pair"), opened(run):
+        pass
+
+
+def test_a_run_below_a_folder_whose_name_is_a_pattern(tmp_path: Path) -> None:
+    with opened(review_run(str(tmp_path / "a[b]*"), 4)) as deck:
+        assert deck.around(0)[1] is not None
+
+
+def test_pairs_have_names_of_their_own(run: Run) -> None:
+    with opened(review_run(run.store.url, 4)) as deck:
+        pair = deck[0]
+        assert replace(pair, tenant="x", query_id="q").name != replace(pair, tenant="", query_id="xq").name
+
+
+def marked(query: str, text: str) -> list[str]:
+    return [piece.text for piece in Marker(Analyzer(), query).pieces(text) if piece.marked]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("rotate a key", "Rotating KEYS, and key_rotation.", ["Rotating", "KEYS", "key", "rotation"]),
+        ("where is it", "It is where it was", []),
+        ("価格の変更", "新しい価格です", ["価格"]),
+        ("reset", "ＲＥＳＥＴ it", ["ＲＥＳＥＴ"]),
+        ("<b>", "a <b> & b", ["b", "b"]),
+        ("", "nothing asked", []),
+        ("key", "", []),
+    ],
+)
+def test_terms_are_marked_as_they_are_searched_for(query: str, text: str, expected: list[str]) -> None:
+    assert marked(query, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "key", "key a key", "keykey\n keys\tkey ", "新しい価格です key", "\u202ekey\x00"]
+)
+def test_nothing_of_the_text_is_lost(text: str) -> None:
+    marker = Marker(Analyzer(), "key 価格")
+    assert "".join(piece.text for piece in marker.pieces(text)) == text
+    lines = [line for block in marker.blocks(text) for line in block.lines]
+    assert "\n".join("".join(piece.text for piece in line) for line in lines) == text
+
+
+@pytest.mark.parametrize("text", ["How_do I reset?", "製品の価格 ไทย हिन्दी", "_", "naïve café’s"])
+def test_tokens_stand_where_words_are_found(text: str) -> None:
+    assert [text[start:end].lower() for start, end in tokens(text)] == words(text)
+
+
+def shape(blocks: list[TextBlock]) -> list[tuple[bool, int]]:
+    return [(block.fixed, len(block.lines)) for block in blocks]
+
+
+def test_code_and_tables_are_apart_from_prose() -> None:
+    marker = Marker(Analyzer(), "key")
+    assert shape(marker.blocks("Do this:\n```sh\nkey rotate\n```\nDone.")) == [(False, 1), (True, 3), (False, 1)]
+    assert shape(marker.blocks("| a | b |\n| - | - |\nend")) == [(True, 2), (False, 1)]
+    assert shape(marker.blocks("Run\n\n    key rotate\n    key show\n- one\n    - two")) == [
+        (False, 2),
+        (True, 2),
+        (False, 2),
+    ]

@@ -1,0 +1,1 @@
+"""One part of each kind for Darklode, in a package of its own."""

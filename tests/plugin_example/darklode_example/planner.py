@@ -1,0 +1,34 @@
+"""A planner: the longer a word, the more important."""
+
+from typing import Literal
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.schemas.settings import CacheSettings
+
+
+class LongWords(PlannerKind):
+    """A word's length over that of the query's longest word."""
+
+    kind: Literal["long_words"] = "long_words"
+
+    def planner(self, _learned: Tables, _cache_settings: CacheSettings) -> Planner:
+        return ByLength()
+
+
+class ByLength(Planner):
+    version = "long words 1"
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+
+    def terms(self, queries: pa.Table) -> pa.Table:
+        return planned(queries, self._plan)
+
+    def _plan(self, _tenant: str, text: str) -> dict[str, float]:
+        words = dict.fromkeys(self._tokens.of(text))
+        longest = max(map(len, words), default=1)
+        return {word: len(word) / longest for word in words}

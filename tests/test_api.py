@@ -1,0 +1,93 @@
+"""`import darklode`: the names that users may rely on, and the walk of docs/python.md."""
+
+import re
+import shutil
+import subprocess
+import sys
+from datetime import date
+from inspect import signature
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import darklode
+from helpers.commands import Environment, SampleRun
+from helpers.runs import REPOSITORY, SAMPLE
+
+PAGE = REPOSITORY / "docs" / "python.md"
+
+
+def test_the_exported_names_are_these() -> None:
+    assert sorted(darklode.__all__) == ["DarklodeError", "Rows", "Run", "Settings", "build", "mine", "open"]
+    assert dir(darklode) == darklode.__all__
+    public = {name for name in vars(darklode.Run) if not name.startswith("_")}
+    assert public == {"card", "settings", "sql", "status", "table", "tables", "url"}
+    assert {name for name in vars(darklode.Rows) if not name.startswith("_")} == {
+        "columns",
+        "to_pandas",
+        "to_polars",
+        "to_pylist",
+    }
+    with pytest.raises(AttributeError, match="no attribute 'bulid'"):
+        darklode.bulid  # noqa: B018
+
+
+def test_the_arguments_are_these() -> None:
+    both = ["preset", "config", "settings"]
+    assert list(signature(darklode.build).parameters) == ["docs", "queries", "out", *both, "keep_all_queries", "human"]
+    days = ["first", "last", "test_from", "refresh"]
+    assert list(signature(darklode.mine).parameters) == ["logs", "docs", "out", *days, *both]
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = "import darklode, sys; print(len([name for name in sys.modules if name.startswith('darklode')]))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "1"
+
+
+def test_a_folder_without_a_run_is_said_to_hold_none(tmp_path: Path) -> None:
+    with pytest.raises(darklode.DarklodeError, match="holds no run"):
+        darklode.open(tmp_path)
+
+
+def test_a_missing_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(darklode.DarklodeError, match="say where queries is"):
+        darklode.build(SAMPLE)
+
+
+def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:
+    run = darklode.open(sample_run.folder)
+    assert {"chunks", "qrels", "queries", "triplets"} <= set(run.tables)
+    rows = run.table("triplets")
+    assert pa.table(rows).equals(rows.arrow)
+    assert len(rows) == len(rows.to_pandas()) == rows.to_polars().height == len(rows.to_pylist()) > 100
+    assert run.sql("SELECT count(*) AS n FROM triplets").to_pylist() == [{"n": len(rows)}]
+    assert (run.settings.pool.depth, run.settings.judge.kind) == (60, "embedded")
+    assert {row["state"] for row in run.status().to_pylist()} == {"stands"}
+    assert run.card == (sample_run.folder / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(darklode.DarklodeError, match="no table mined_pairs"):
+        run.table("mined_pairs")
+    with pytest.raises(darklode.DarklodeError, match="write one SELECT"):
+        run.sql("DROP VIEW triplets")
+
+
+def test_the_page_can_be_followed(tmp_path: Path, served: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "data" / "sample")
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_API_URL", served["PREFECT_API_URL"])
+    monkeypatch.setenv("PREFECT_LOGGING_TO_API_ENABLED", "false")
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    clicks = names["clicks"]
+    assert isinstance(clicks, darklode.Run)
+    assert clicks.sql("SELECT max(date) AS last FROM triplets").to_pylist()[0]["last"] > date(2026, 1, 1)
+
+
+def test_a_script_ends_in_silence(tmp_path: Path, alone: Environment) -> None:
+    places = [str(SAMPLE / "documents" / "pelagia" / "api"), str(SAMPLE), str(tmp_path / "run")]
+    script = f"import darklode\nfor _ in range(2): print(len(darklode.build(*{places}).table('triplets')) > 0)"
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, env=dict(alone))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
