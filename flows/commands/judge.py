@@ -121,7 +121,7 @@ def export_batch(
     from darklode.pipeline.judge.llm.batch import unjudged, write_batch
 
     settings = _settings(run, assignments)
-    template = _template(settings.judge)
+    template = _template(settings)
     tables = Run(run).tables("queries", "chunks", "pool")
     files = write_batch(unjudged(tables, Ledger(settings.cache.root), template.judge_id), template, file)
     console.print(f"for {printable(template.judge_id)}", soft_wrap=True)
@@ -145,7 +145,7 @@ def import_batch(
     from darklode.pipeline.judge.llm.batch import read_batch, unjudged
 
     settings = _settings(run, assignments)
-    template, ledger = _template(settings.judge), Ledger(settings.cache.root)
+    template, ledger = _template(settings), Ledger(settings.cache.root)
     tables = Run(run).tables("queries", "chunks", "pool")
     for path in files:
         with path.open("rb") as lines:
@@ -204,19 +204,21 @@ def _cost(row: dict[str, Any], prices: tuple[float, float]) -> float | None:
     return float((row["prompt_tokens"] * prices[0] + row["completion_tokens"] * prices[1]) / 1e6)
 
 
-def _template(judge: JudgeSettings) -> "RequestTemplate":
-    """The judge as `darklode build` would ask it: the form is what the server obeys.
+def _template(chosen: Settings) -> "RequestTemplate":
+    """The judge as `darklode build` would ask it: in the form of the verdicts that are kept, or that the server obeys.
 
-    Where no server answers and judge.mode names one, its strictest form is taken, and said.
+    Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
     """
     from darklode.pipeline.judge.llm.forms import RequestTemplate
     from darklode.pipeline.judge.llm.judge import LlmJudge
     from darklode.pipeline.judge.llm.prompt import load_prompt
 
-    settings = _llm(judge)
+    settings = _llm(chosen.judge)
     impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
     try:
-        return RequestTemplate(settings, load_prompt(settings.prompt), LlmJudge(impatient).template.form)
+        return RequestTemplate(
+            settings, load_prompt(settings.prompt), LlmJudge(impatient, root=chosen.cache.root).template.form
+        )
     except SettingsError:
         raise
     except DarklodeError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.judge.stage import JUDGE
 from helpers.commands import DARKLODE, Environment, build_command, built, run_inside, tables_of, wait_for
 from helpers.fake_chat import FakeChat, at_random
 
@@ -86,8 +87,33 @@ def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed
 def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key=KEY) as server:
         built(judged(tmp_path / "run", server, undisturbed / "cache"), keyed)
-        assert server.requests == PROBES
+        assert server.requests == 0
     assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
+
+
+def test_with_every_verdict_in_the_ledger_neither_server_nor_key_is_needed(
+    undisturbed: Path, keyed: Environment, tmp_path: Path
+) -> None:
+    with FakeChat() as server:
+        pass
+    keyless = {name: value for name, value in keyed.items() if name != "JUDGE_KEY"}
+    command = judged(tmp_path / "run", server, undisturbed / "cache", "--set", "judge.give_up_after=5")
+    built(command, keyless)
+    assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
+
+    built([*command, "--set", "judge.threshold=0.9", "--set", "judge.mode=choice"], keyless)
+    (wrong,) = (
+        Run(str(tmp_path / "run"))
+        .tables("verdicts")
+        .sql("SELECT count(*) AS wrong FROM verdicts WHERE relevant <> (probability >= 0.9::FLOAT)")["wrong"]
+    )
+    assert wrong.as_py() == 0
+    manifest = Run(str(tmp_path / "run")).manifest(JUDGE)
+    assert manifest is not None
+    assert (manifest.facts["asked"], manifest.facts["hits"] > 2000) == (0, True)
+
+    unknown = run_inside([*command, "--set", "judge.model=another"], keyless)
+    assert "set the environment variable JUDGE_KEY" in unknown.err
 
 
 def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:

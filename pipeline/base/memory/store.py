@@ -93,7 +93,7 @@ class KeyedStore:
         if self.kind.silent(whole):
             raise ValueError(f"{owner_id}: a row without {self.kind.answer} must say why in `error`")
         try:
-            if owner_id not in self._registered and self.parts.record(self.parts.folder(owner_id)) is None:
+            if owner_id not in self._registered and not self.knows(owner_id):
                 self.parts.register(owner_id)
             self._registered.add(owner_id)
             self.parts.write(owner_id, encode(whole, self.kind, owner_id))
@@ -106,6 +106,14 @@ class KeyedStore:
         entries = Entries(self, owner_id)
         entries.refresh()
         return entries
+
+    def knows(self, owner_id: str) -> bool:
+        """Whether anything was kept of an owner, and not pruned since.
+
+        Raises:
+            ArtifactError: its record is damaged.
+        """
+        return self.parts.record(self.parts.folder(owner_id)) is not None
 
     def owners(self) -> list[str]:
         """Ids of all owners, sorted."""

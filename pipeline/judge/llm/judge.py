@@ -15,15 +15,16 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.chat import chat_call
-from darklode.pipeline.base.remote.client import Client, Lane
+from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.faults import Refused
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.spending import SpendingBook
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
-from darklode.pipeline.judge.llm.forms import RequestTemplate
-from darklode.pipeline.judge.llm.probe import probe
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge
@@ -36,16 +37,16 @@ class LlmJudge(StreamingJudge):
     """A streaming judge. Its calls follow the queries, so that a prefix cache serves what a query's pairs share.
 
     Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read
-    is asked for again, and then left null.
+    is asked for again, and then left null. Where the ledger knows the judge, no server is looked for, nor the key,
+    before the first pair that is to be asked.
 
     Args:
         settings: of the kind llm.
         say: told when a server goes down or comes back.
-        root: of the cache, where spending is kept over runs; null: the user's cache folder.
+        root: of the cache, where verdicts and spending are kept over runs; null: the user's cache folder.
 
     Raises:
         SettingsError: the prompt, or an address, cannot be used.
-        MissingPart: the key is missing.
     """
 
     def __init__(
@@ -54,27 +55,33 @@ class LlmJudge(StreamingJudge):
         say: Callable[[str], None] = lambda _line: None,
         root: str | None = None,
     ) -> None:
-        self._settings, self._prompt = settings, load_prompt(settings.prompt)
-        endpoint = _endpoint(settings)
-        self._client = Client(endpoint, SpendingBook(root, endpoint.account), say)
+        self._settings, self._prompt, self._endpoint = settings, load_prompt(settings.prompt), _endpoint(settings)
+        self._root, self._say = root, say
+        self._begun = self._obeyed = False
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self._endpoint, SpendingBook(self._root, self._endpoint.account), self._say)
 
     @property
     def counters(self) -> Counters:
-        """What was asked so far."""
+        """What was asked so far.
+
+        Raises:
+            MissingPart: the key is missing.
+        """
         return self._client.counters
 
     @property
     def judge_id(self) -> str:
-        """See `RequestTemplate.judge_id`; the first reading asks the server which form it obeys.
-
-        Raises:
-            DarklodeError: no server can be reached, or none can judge.
-        """
+        """See `RequestTemplate.judge_id` and `template`."""
         return self.template.judge_id
 
     @property
     def note(self) -> str:
-        """The counters in a line, with the prefix cache's hit rate where the servers tell it."""
+        """The counters in a line, with the prefix cache's hit rate where the servers tell it; empty before any call."""
+        if not self._begun:
+            return ""
         rate = self._prefix_cache.recent_rate
         return ", ".join(filter(None, [str(self.counters), "" if rate is None else f"prefix cache {rate:.0%}"]))
 
@@ -84,22 +91,58 @@ class LlmJudge(StreamingJudge):
 
     @cached_property
     def template(self) -> RequestTemplate:
-        """Prompt and form in use; the first reading asks the server, in a thread of its own."""
+        """Prompt and form in use: the strictest form that verdicts are kept of, or else that the server obeys.
+
+        The server is asked with the first reading, in a thread of its own.
+
+        Raises:
+            MissingPart: the key is missing.
+            DarklodeError: no server can be reached, or none can judge.
+        """
 
         async def probed() -> RequestTemplate:
             async with self._client.session() as session:
                 return await probe(self._settings, self._prompt, session)
 
+        known = self._kept()
+        if known:
+            return known
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, probed()).result()
+            found = thread.submit(asyncio.run, probed()).result()
+        self._obeyed = True
+        return found
+
+    def _kept(self) -> RequestTemplate | None:
+        """This judge in the strictest form that the ledger has verdicts of; None where it has none."""
+        ledger = Ledger(self._root)
+        each = (RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings))
+        return next((template for template in each if ledger.knows(template.judge_id)), None)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         """See `StreamingJudge`."""
         template = await asyncio.to_thread(lambda: self.template)
-        cases = Cases(pairs, template, self.counters)
-        async with self._client.session() as session, aclosing(session.results(by_query(pairs), cases.judge)) as found:
-            async for some in found:
-                yield reply_batch(some)
+        cases, self._begun = Cases(pairs, template, self.counters), True
+        async with self._client.session() as session:
+            await self._check(session, template.form)
+            async with aclosing(session.results(by_query(pairs), cases.judge)) as found:
+                async for some in found:
+                    yield reply_batch(some)
+
+    async def _check(self, session: Session, form: Form) -> None:
+        """See that the servers obey the form, which may be known from the ledger alone.
+
+        Raises:
+            DarklodeError: they do not.
+        """
+        if self._obeyed:
+            return
+        found = await probe(self._settings.model_copy(update={"mode": form.mode}), self._prompt, session)
+        if form.logprobs and not found.form.logprobs:
+            raise DarklodeError(
+                f"{self._endpoint.name} gives no log-probabilities now, and the verdicts that are kept of this judge "
+                f"came with them (as {form}). Check the server, or name another judge.revision to judge all anew"
+            )
+        self._obeyed = True
 
 
 def _endpoint(given: LlmSettings) -> Endpoint:

@@ -38,7 +38,7 @@ async def probe(settings: LlmSettings, prompt: Prompt, session: Session) -> Requ
 async def _strictest(settings: LlmSettings, prompt: Prompt, session: Session) -> RequestTemplate | Passing:
     """The form, or the failure that the server answers every form with: it may not be ready yet."""
     said, failure = "", None
-    for form in _forms(settings):
+    for form in forms(settings):
         template = RequestTemplate(settings, prompt, form)
         try:
             reading, failure = await _tried(template, session), None
@@ -61,7 +61,7 @@ async def _read(template: RequestTemplate, session: Session, body: bytes, user: 
     return read(await session.call(call), template.form, template.prompt)
 
 
-def _forms(settings: LlmSettings) -> Iterator[Form]:
+def forms(settings: LlmSettings) -> Iterator[Form]:
     """From the strictest to the loosest, log-probabilities first."""
     modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
     for mode in modes:

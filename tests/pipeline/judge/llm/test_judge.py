@@ -21,6 +21,8 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
 from darklode.pipeline.base.remote import client, replicas
 from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge, by_query
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
@@ -135,6 +137,51 @@ def test_a_server_that_is_not_ready_is_waited_for(fault: str, monkeypatch: pytes
 def test_one_slip_of_the_server_does_not_change_the_form() -> None:
     with FakeChat(script=lambda request: "wrong label" if request.number == 1 else None) as server:
         assert ":choice+logprobs:" in judge_of(server).judge_id
+
+
+def with_ledger(server: FakeChat, root: Path, **changed: Any) -> LedgerJudge:
+    given = LlmSettings(**({"model": "fake", "base_url": server.url, "give_up_after": 5} | changed))
+    return LedgerJudge(LlmJudge(given, root=str(root)), Ledger(str(root)))
+
+
+def test_the_form_of_the_verdicts_that_are_kept_stands(tmp_path: Path) -> None:
+    with FakeChat() as server:
+        first = with_ledger(server, tmp_path)
+        said = asyncio.run(first.judge(PAIRS_12))
+    for mode in ("auto", "choice"):
+        offline = with_ledger(server, tmp_path, mode=mode, key_env="NO_SUCH_KEY")
+        assert (offline.judge_id, offline.live.note) == (first.judge_id, "")
+        assert asyncio.run(offline.judge(PAIRS_12)).equals(said)
+    with FakeChat() as server:
+        later = with_ledger(server, tmp_path)
+        assert asyncio.run(later.judge(PAIRS_12)).equals(said)
+        assert server.requests == 0
+        asyncio.run(later.judge(pairs_of(3, 6)))
+        assert server.requests == PROBES + 6, "the form is confirmed before the first pair that is not known"
+        asyncio.run(later.judge(pairs_of(3, 7)))
+        assert server.requests == PROBES + 6 + 3, "once"
+
+
+@pytest.mark.parametrize(
+    ("knows", "message"),
+    [
+        (frozenset({"json", "logprobs"}), "no label in any form that judge.mode choice allows"),
+        (frozenset({"choice"}), r"gives no log-probabilities now, .* \(as choice\+logprobs\)"),
+    ],
+)
+def test_a_server_that_obeys_another_form_than_the_verdicts_that_are_kept_is_refused(
+    tmp_path: Path, knows: frozenset[str], message: str
+) -> None:
+    with FakeChat() as server:
+        first = with_ledger(server, tmp_path)
+        asyncio.run(first.judge(PAIRS_12))
+    with FakeChat(knows=knows) as server:
+        judge = with_ledger(server, tmp_path)
+        asyncio.run(judge.judge(PAIRS_12))
+        with pytest.raises(DarklodeError, match=message):
+            asyncio.run(judge.judge(pairs_of(3, 5)))
+        assert judge.judge_id == first.judge_id
+        assert not any("what chunk" in pair for pair in server.asked), "no pair was paid for"
 
 
 def test_a_call_is_system_then_query_then_chunk_with_the_servers_parameters() -> None:
@@ -478,6 +525,6 @@ def test_no_key_is_sent_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_key_and_a_secret_in_the_address_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with FakeChat() as server, pytest.raises(MissingPart, match="set the environment variable JUDGE_KEY"):
-        judge_of(server, key_env="JUDGE_KEY")
+        ask(judge_of(server, key_env="JUDGE_KEY"))
     with pytest.raises(SettingsError, match="there is no prompt nothing"):
         LlmJudge(LlmSettings(model="m", base_url="http://h/v1", prompt="nothing"))
