@@ -87,6 +87,7 @@ class FakeChat:
         knows: what it does with a request: `choice`, `json`, `logprobs`; what it does not know it ignores, and what
             it `refuses` it answers with `refusal_status`. Without either it answers a judge's prompt with the label.
         says: makes the reply's text from the label, for models that say more than they are asked.
+        alters: makes what is sent of a pair's completion, as an object or as text.
         latency: seconds of each answer; `slots` requests are worked on at once, the others wait.
         bodies: of all requests, while `remember` is set; `headers` likewise.
         served: how often each pair was answered whole and well.
@@ -100,6 +101,7 @@ class FakeChat:
     model: str = "fake"
     script: Script | None = None
     says: Callable[[str], str] | None = None
+    alters: Callable[[str, dict[str, Any]], dict[str, Any] | str] | None = None
     latency: float = 0.0
     slots: int = 1 << 30
     hang_seconds: float = 30.0
@@ -219,7 +221,10 @@ class FakeChat:
             self._answer(connection, body, pair, fault)
 
     def _answer(self, connection: _Connection, body: dict[str, Any], pair: str, fault: str | None) -> None:
-        content = json.dumps(self.completion(body, pair, wrong=fault == "wrong label")).encode()
+        said: dict[str, Any] | str = self.completion(body, pair, wrong=fault == "wrong label")
+        if self.alters and isinstance(said, dict):
+            said = self.alters(pair, said)
+        content = (said if isinstance(said, str) else json.dumps(said)).encode()
         if fault == "truncated body":
             connection.cut(content)
         elif fault == "malformed":

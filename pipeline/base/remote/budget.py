@@ -22,6 +22,13 @@ class Usage(NamedTuple):
 
 NOTHING = Usage(0, 0)
 
+_MOST_TOKENS = 2**31 - 1
+
+
+def counted(said: object) -> int | None:
+    """Tokens as a server counts them; None for what cannot be the tokens of a call."""
+    return said if type(said) is int and 0 <= said <= _MOST_TOKENS else None
+
 
 @dataclass
 class Counters:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import NOTHING, Book, Budget, Counters, Usage
+from darklode.pipeline.base.remote.budget import NOTHING, Book, Budget, Counters, Usage, counted
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
-from darklode.pipeline.base.remote.faults import BadReply, Passing, Refused, Stopped, fault_of_response
+from darklode.pipeline.base.remote.faults import BadReply, Indigestible, Passing, Refused, Stopped, fault_of_response
 from darklode.pipeline.base.remote.pace import FIRST, Pace
 from darklode.pipeline.base.remote.replicas import Place, Replica, Replicas
 
@@ -134,9 +134,11 @@ class Client:
             raise type(error)(f"{self.endpoint.model} at {replica.where} {error}") from None
         try:
             found = json.loads(response.content)
-        except (ValueError, RecursionError):
+        except (json.JSONDecodeError, UnicodeDecodeError):
             start = response.content[:40].decode("utf-8", "replace")
             raise BadReply(f"is not JSON (it starts with {start!r})", healthy=False) from None
+        except (RecursionError, ValueError) as error:
+            raise Indigestible(f"is JSON that cannot be taken in ({type(error).__name__})") from None
         if not isinstance(found, dict):
             raise BadReply("is not a JSON object", healthy=False)
         return found
@@ -380,8 +382,9 @@ def _used(found: Mapping[str, Any], estimate: Usage) -> Usage:
     usage = found.get("usage")
     if not isinstance(usage, dict):
         return estimate
-    prompt, completion, total = (usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
-    if isinstance(prompt, int) and isinstance(completion, int):
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    prompt, completion, total = (counted(usage.get(name)) for name in names)
+    if prompt is not None and completion is not None:
         return Usage(prompt, completion)
     # Embeddings have no completion: all their tokens are the prompt's.
-    return Usage(total, 0) if not estimate.completion and isinstance(total, int) and total > 0 else estimate
+    return Usage(total, 0) if not estimate.completion and total else estimate

@@ -42,6 +42,14 @@ _LENGTH = re.compile(
 )
 
 
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def sound(said: str) -> str:
+    """A server's text without lone surrogates: JSON can hold them, and no file or screen."""
+    return _LONE.sub("\ufffd", said)
+
+
 class Passing(Exception):
     """A failure that may pass.
 
@@ -85,6 +93,10 @@ class BadReply(Passing):
     def __init__(self, wrong: str, name: str = "", *, healthy: bool = True) -> None:
         super().__init__(f"answered 200, but the reply {wrong}", status=200, billed=True)
         self.wrong, self.name, self.healthy = wrong, name, healthy
+
+
+class Indigestible(BadReply):
+    """A whole reply that no reader can take in: nested thousands deep, or with a number of thousands of digits."""
 
 
 class Refused(Exception):
@@ -216,5 +228,5 @@ def _error(content: bytes, key: str) -> tuple[str, str | None]:
         said, code = str(error.get("message", error)), error.get("code")
     except (ValueError, AttributeError, RecursionError):
         said = content[:2000].decode("utf-8", "replace")
-    line = " ".join(said.split())
+    line = " ".join(sound(said).split())
     return (line.replace(key, "(the key)") if key else line)[:300], code if isinstance(code, str) else None

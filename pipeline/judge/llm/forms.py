@@ -14,8 +14,10 @@ from typing import Any
 
 from darklode.pipeline.base import prompts as quoting
 from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.faults import sound
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm import nearly
 from darklode.pipeline.judge.llm.prompt import Message, PairText, Prompt
 
 TOP_LOGPROBS = 20
@@ -67,17 +69,23 @@ class Form:
         return forms.json_ if self.mode == "json" else forms.label
 
     def read(self, said: str, labels: Sequence[str]) -> tuple[str, str | None]:
-        """Label and reason of a reply. Nothing but the form asked for counts: no label is looked for in prose.
+        """Label and reason of a reply, by `nearly.answer`. Nothing but the form asked for counts.
 
         Raises:
             Unreadable: it has another form, names no label, or two.
         """
-        if self.mode == "json" or self.rationale:
-            return _read_object(said, labels, {"label", "rationale"} if self.rationale else {"label"})
-        label = said.strip()
-        if label not in labels:
+        found = nearly.answer(said)
+        if self.is_object:
+            return _read_object(found, labels, {"label", "rationale"} if self.rationale else {"label"})
+        label = nearly.label(found, labels)
+        if label is None:
             raise Unreadable("the reply is none of the labels")
         return label, None
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the reply is a JSON object, not the bare label."""
+        return self.mode == "json" or self.rationale
 
     def _schema(self, labels: Sequence[str]) -> dict[str, Any]:
         label = {"type": "string", "enum": list(labels)}
@@ -95,12 +103,14 @@ def _read_object(said: str, labels: Sequence[str], keys: set[str]) -> tuple[str,
         found = json.loads(said, object_pairs_hook=_unique)
     except ValueError:
         raise Unreadable("the reply is no JSON") from None
-    if not isinstance(found, dict) or set(found) != keys:
+    except RecursionError:
+        raise Unreadable("the reply is nested too deep (RecursionError)") from None
+    if not isinstance(found, dict) or not keys <= found.keys():
         raise Unreadable(f"the reply is no JSON object with {' and '.join(sorted(keys))}")
-    reason = found.get("rationale")
-    if found["label"] not in labels or not isinstance(reason, str | None):
+    label, reason = nearly.label(found["label"], labels), found["rationale"] if "rationale" in keys else None
+    if label is None or not isinstance(reason, str | None):
         raise Unreadable("the reply names none of the labels")
-    return found["label"], reason
+    return label, reason and sound(reason)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:

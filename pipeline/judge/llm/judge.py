@@ -17,7 +17,7 @@ from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.faults import Refused
+from darklode.pipeline.base.remote.faults import Indigestible, Refused
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.spending import SpendingBook
 from darklode.pipeline.base.remote.tokens import estimate_tokens
@@ -228,7 +228,8 @@ class Cases:
             return self._refused(case, error)
 
     async def _answered(self, case: Case, body: bytes, lane: Lane) -> Reading:
-        completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name))
+        tries = {Indigestible: self._settings.attempts}
+        completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template.form, self._template.prompt)
         self._counters.cached_tokens += reading.said.get("cached_tokens") or 0
@@ -241,7 +242,8 @@ class Cases:
                 f"the server refused {self._refusals} pairs one after another, the last of them {case.name}: {error}. "
                 "What was answered is kept; check the server, then run again"
             )
-        return Reading({"attempts": 1, "error": f"the server refused the pair, {error}"}, refused=True)
+        said = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
+        return Reading({"attempts": self._settings.attempts if error.failure else 1, "error": said}, refused=True)
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:

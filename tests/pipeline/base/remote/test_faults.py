@@ -21,6 +21,7 @@ from darklode.pipeline.base.remote.client import Call, Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.faults import (
     BadReply,
+    Indigestible,
     Passing,
     Refused,
     Response,
@@ -138,6 +139,23 @@ def test_what_may_pass_is_sent_again(status: int) -> None:
 def test_a_reply_that_is_not_what_was_asked_for_is_sent_again(body: bytes) -> None:
     reply, server = answered((200, {}, body), OK)
     assert (reply, server.requests) == (7, 2)
+
+
+@pytest.mark.parametrize(("body", "named"), [(b"[" * 10_000, "RecursionError"), (b"9" * 5000, "ValueError")])
+def test_a_reply_that_no_reader_can_take_in_is_named_as_such(body: bytes, named: str) -> None:
+    async def go() -> None:
+        async with Scripted((200, {}, body)).serving() as url:
+            given = Endpoint("judge", "m", (url,), "/x", "", 4, 5.0, 600.0)
+            async with Client(given).session() as session:
+                await session.call(Call(b"{}", Usage(1, 0), "a call", dict, {Indigestible: 2}))
+
+    with pytest.raises(Refused, match=rf"JSON that cannot be taken in \({named}\)"):
+        asyncio.run(go())
+
+
+def test_an_error_can_be_shown() -> None:
+    with pytest.raises(Refused, match=r"status 400: so \ufffd$"):
+        answered((400, {}, b'{"error": {"message": "so \\ud800"}}'))
 
 
 def test_a_server_that_comes_up_later_is_waited_for() -> None:

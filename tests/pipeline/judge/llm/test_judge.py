@@ -290,6 +290,79 @@ def test_what_stays_unreadable_is_null_with_its_raw_reply() -> None:
     assert again[0]["messages"][2] == {"role": "assistant", "content": PROSE}
 
 
+def thinks(pair: str, said: dict[str, Any]) -> dict[str, Any]:
+    """The reply of a server that keeps thoughts apart: their tokens come first, the content's last."""
+    (choice,) = said["choices"]
+    top = [{"token": "Yes", "logprob": -0.1}, {"token": "no", "logprob": -2.5}]
+    thoughts = [{"token": "Yes", "logprob": -0.1, "top_logprobs": top}]
+    thoughts += [{"token": text, "logprob": 0.0, "top_logprobs": []} for text in (", maybe", "</think>", "\n\n")]
+    ended = [{"token": "<|im_end|>", "logprob": 0.0, "top_logprobs": []}]
+    choice["message"]["reasoning_content"] = "Yes, maybe"
+    choice["logprobs"]["content"] = [*thoughts, *choice["logprobs"]["content"], *ended]
+    return said
+
+
+def test_a_model_that_thinks_gets_the_same_verdicts() -> None:
+    with FakeChat() as calm:
+        expected = ask(judge_of(calm))
+    with FakeChat(alters=thinks) as server:
+        said = ask(judge_of(server))
+    assert what_was_said(said) == what_was_said(expected)
+    assert {one["relevant"] for one in said} == {True, False}
+
+
+POISON: dict[str, Callable[[dict[str, Any]], dict[str, Any] | str]] = {
+    "a surrogate": lambda said: said | {"choices": [{"index": 0, "message": {"content": "so \ud800"}}]},
+    "deep content": lambda said: said | {"choices": [{"index": 0, "message": {"content": '{"label":' * 10_000}}]},
+    "a deep body": lambda said: '{"choices":' + "[" * 10_000 + "]" * 10_000 + "}",
+    "a long number": lambda said: '{"usage": ' + "9" * 5000 + "}",
+}
+HUGE: list[object] = [2**31, 10**30, -1, "9", 1.5, True, [], None]
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_a_reply_that_is_poison_costs_its_own_pair_alone(poison: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
+    with FakeChat() as server:
+        judge = judge_of(server)
+        assert judge.judge_id
+        server.alters = lambda pair, said: POISON[poison](said) if "chunk 2" in pair else said
+        said = ask(judge)
+    assert [one["relevant"] is None for one in said] == [False, False, True, False] * 3
+    errors = {one["error"] for one in said if one["relevant"] is None}
+    named = {"a deep body": "(RecursionError)", "a long number": "(ValueError)"}
+    assert all(named.get(poison, "none of the labels") in error for error in errors), errors
+    assert {one["attempts"] for one in said if one["relevant"] is None} == {3}
+
+
+@pytest.mark.parametrize("tokens", HUGE)
+def test_counts_that_cannot_be_are_unknown_and_the_label_stands(tokens: object) -> None:
+    usage = {"prompt_tokens": tokens, "completion_tokens": tokens, "prompt_tokens_details": {"cached_tokens": tokens}}
+    with FakeChat(alters=lambda _pair, said: said | {"usage": usage}) as server:
+        judge = judge_of(server, token_limit=10**9)
+        said = ask(judge)
+    assert all(one["relevant"] is not None and one["prompt_tokens"] is None for one in said)
+    assert 0 < judge.counters.prompt_tokens < 10**6, "what was estimated counts against the limit"
+
+
+@pytest.mark.parametrize("ended", ["error", "abort"])
+def test_a_reply_that_the_server_failed_at_is_asked_for_again(ended: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
+    failed: Counter[str] = Counter()
+
+    def fail_once(pair: str, said: dict[str, Any]) -> dict[str, Any]:
+        failed[pair] += 1
+        return said if failed[pair] > 1 else said | {"choices": [said["choices"][0] | {"finish_reason": ended}]}
+
+    with FakeChat() as calm:
+        expected = ask(judge_of(calm))
+    with FakeChat(alters=fail_once) as server:
+        judge = judge_of(server)
+        said = ask(judge)
+    assert judge.counters.retries == len(failed) > 12
+    assert what_was_said(said) == what_was_said(expected)
+
+
 def test_a_chunk_over_the_limit_is_cut_and_says_so() -> None:
     pairs = pairs_of(1, 4, text="chunk {} " + "word " * 400)
     with FakeChat() as server:

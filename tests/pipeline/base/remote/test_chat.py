@@ -1,0 +1,48 @@
+"""What a chat completion is, and what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from darklode.pipeline.base.remote.chat import completion_of
+from darklode.pipeline.base.remote.faults import BadReply
+
+
+def choice(said: object, **more: Any) -> dict[str, Any]:
+    return {"message": {"role": "assistant", "content": said}} | more
+
+
+def said(*choices: dict[str, Any]) -> object:
+    return completion_of({"choices": choices})["choices"][0]["message"]["content"]
+
+
+def test_the_first_choice_counts_wherever_it_stands() -> None:
+    assert said(choice("c", index=2), choice("a", index=0), choice("b", index=1)) == "a"
+    assert said(choice("a"), choice("b")) == "a"
+    assert said(choice("a", index=None)) == "a"
+
+
+@pytest.mark.parametrize("ended", ["error", "abort"])
+def test_a_server_that_failed_midway_has_not_answered(ended: str) -> None:
+    with pytest.raises(BadReply, match=f"ended with the finish_reason {ended}"):
+        said(choice("yes", finish_reason=ended))
+
+
+@pytest.mark.parametrize("ended", ["stop", "length", None, [], {"error": 1}])
+def test_another_end_is_a_reply(ended: object) -> None:
+    assert said(choice("yes", finish_reason=ended)) == "yes"
+
+
+def test_texts_are_sound() -> None:
+    assert said(choice("so \ud800 \U0001f600")) == "so \ufffd \U0001f600"
+
+
+NONE: list[Any] = [None, [], "ab", [None], [{}], [{"message": None}], {"0": 1}, [choice("a", index="x"), choice("b")]]
+
+
+@pytest.mark.parametrize("choices", NONE)
+def test_anything_else_is_none(choices: object) -> None:
+    with pytest.raises(BadReply, match="holds no chat completion"):
+        completion_of({"choices": choices})
