@@ -42,7 +42,7 @@ class Executor(Protocol):
         """Show them to whoever follows the run from elsewhere; not read where there is nobody."""
 
 
-class Here:
+class InProcess:
     """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
@@ -57,7 +57,7 @@ class StageIsDue(Exception):
     """A stage has to run, where only standing ones were expected."""
 
 
-class DryRun(Here):
+class DryRun(InProcess):
     """Goes through stages whose results stand."""
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
@@ -106,7 +106,7 @@ def reported(stage: str) -> Progress:
     return tell
 
 
-_current: ContextVar[Executor] = ContextVar("executor", default=Here())  # noqa: B039 (it holds no state)
+_current: ContextVar[Executor] = ContextVar("executor", default=InProcess())  # noqa: B039 (it holds no state)
 
 
 def executor() -> Executor:

@@ -12,6 +12,7 @@ from darklode.flows.runs import record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
@@ -22,7 +23,7 @@ from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidenc
 from darklode.pipeline.mine.history import History, Past
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
-from darklode.pipeline.mine.planners.kinds import planner_kind
+from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.mine.planners.log import FIT_PLANNER, fit_planner
 from darklode.pipeline.mine.planners.port import PLAN_QUERIES, plan_queries
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
@@ -87,7 +88,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     judges, bots = Judges(given.judge, given.cache), given.logs.only(*BOTS)
     ranks, verifies = given.relevance.ranker != "none", mining.verify_share > 0
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
-    history, planner = _history(run, given), planner_kind(given.planner)
+    history, planner = _history(run, given), as_kind(given.planner, PlannerKind)
 
     def clicks_through() -> date | None:
         return None if given.click.model == "paper" else history.through()

@@ -6,12 +6,13 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.build import Judges, judge_identity
-from darklode.pipeline.judge.kinds import judge_kind
+from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.judge.llm.estimate import Estimate
 from darklode.pipeline.mine.relevance.ranker import Ranker
-from darklode.pipeline.retrieve.encoders.kinds import encoder_kind
-from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind, retriever_kind
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import UnknownKind, nearest
 from darklode.schemas.settings import RETRIEVERS, Settings
@@ -52,11 +53,11 @@ def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str,
 
 def _retriever(name: str, where: str, settings: Settings) -> Builder:
     if name in settings.encoders:
-        return NeuralBuilder(name, encoder_kind(settings.encoders[name]), settings.vectors, settings.cache)
+        return NeuralBuilder(name, as_kind(settings.encoders[name], EncoderKind), settings.vectors, settings.cache)
     if name in settings.retrievers:
-        return retriever_kind(settings.retrievers[name])
+        return as_kind(settings.retrievers[name], RetrieverKind)
     try:
-        return retriever_kind(RETRIEVERS.load(name).configured(settings))
+        return as_kind(RETRIEVERS.load(name).configured(settings), RetrieverKind)
     except UnknownKind as error:
         known = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
         said = nearest(name, known) if name not in RETRIEVERS.names() else str(error)
@@ -71,7 +72,7 @@ def fetch_models(settings: Settings) -> None:
     """
     for name in settings.pool.retrievers:
         if name in settings.encoders:
-            encoder_kind(settings.encoders[name]).fetch()
+            as_kind(settings.encoders[name], EncoderKind).fetch()
 
 
 def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
     Raises:
         SettingsError: the judge costs nothing but time.
     """
-    given = judge_kind(settings.judge)
+    given = as_kind(settings.judge, JudgeKind)
     found = given.estimate(tables, settings.cache, settings.seed)
     if found is None:
         raise SettingsError(f"--estimate is for a judge that is paid by the call, as kind llm is, not for {given.kind}")

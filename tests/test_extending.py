@@ -19,12 +19,13 @@ import json, sys
 from darklode.flows import tools
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.build import judge_identity
-from darklode.pipeline.mine.planners.kinds import planner_kind
+from darklode.pipeline.mine.planners.kinds import PlannerKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-planner = planner_kind(chosen.planner).planner(Tables.nothing("planner_terms"), chosen.cache)
+planner = as_kind(chosen.planner, PlannerKind).planner(Tables.nothing("planner_terms"), chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
     "retrievers": tools.identities(tools.retrievers(chosen)),

@@ -90,7 +90,7 @@ def listen(place: Place) -> socket.socket:
     return opened
 
 
-class Server(uvicorn.Server):
+class PageServer(uvicorn.Server):
     """Says when it answers, and Ctrl-C is its own to take."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
@@ -103,7 +103,7 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def server(app: ASGIApp, ready: Callable[[], None]) -> Server:
+def server(app: ASGIApp, ready: Callable[[], None]) -> PageServer:
     """The server of the pages; `run(sockets=…)` calls `ready`, and answers until it is told to end."""
     config = uvicorn.Config(
         app,
@@ -117,7 +117,7 @@ def server(app: ASGIApp, ready: Callable[[], None]) -> Server:
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, ready)
+    return PageServer(config, ready)
 
 
 def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.bootstrap import interval
 from darklode.schemas.settings import AuditSettings
 from darklode.schemas.tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
 
@@ -21,7 +22,6 @@ FOUND = """
 """
 
 NOT_FOUND = np.iinfo(np.int32).max
-RESAMPLES_AT_ONCE = 50
 
 
 class Positives:
@@ -74,7 +74,7 @@ def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int
     names = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
     found = Positives(tables.sql(FOUND), names)
     output.facts["caveat"] = CAVEAT
-    if not len(found.ranks):
+    if not found.ranks.size:
         return
     everyone = np.ones(len(found.tenants), bool)
     scopes: list[tuple[str | None, NDArray[np.bool_]]] = [(None, everyone)]
@@ -96,8 +96,8 @@ def _rows(
     without = found.recall(others)[scope]
     mine = scope[found.query]
     unique = (near & (near.sum(axis=1, keepdims=True) == 1))[mine].sum(axis=0)
-    alone_low, alone_high = interval(alone, resamples, seed)
-    without_low, without_high = interval(without, resamples, seed)
+    alone_low, alone_high = _of_means(alone, resamples, seed)
+    without_low, without_high = _of_means(without, resamples, seed)
     return [
         {
             "tenant": tenant,
@@ -117,17 +117,10 @@ def _rows(
     ]
 
 
-def interval(values: NDArray[np.float64], resamples: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """95 % percentile bootstrap interval of column means; values has shape (n, columns)."""
-    random = np.random.default_rng(seed)
-    n = len(values)
-    means = []
-    for start in range(0, resamples, RESAMPLES_AT_ONCE):
-        count = min(RESAMPLES_AT_ONCE, resamples - start)
-        weights = random.multinomial(n, np.full(n, 1 / n), size=count)
-        means.append(weights @ values / n)
-    low, high = np.percentile(np.vstack(means), [2.5, 97.5], axis=0)
-    return low, high
+def _of_means(
+    values: NDArray[np.float64], resamples: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return interval(values, lambda sums: sums / len(values), resamples, seed)
 
 
 def _overlap(found: Positives, depth: int) -> list[dict[str, object]]:

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.judge.kinds import judge_kind
+from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
 from darklode.schemas.settings import CacheSettings, JudgeSettings
@@ -52,7 +53,7 @@ def judge_for(
         cache: where replies that cost something are kept.
         thresholds: the tenants' where `judge.threshold` is fitted.
     """
-    first, *others = [judge_kind(member).builder(cache) for member in (settings, *settings.panel)]
+    first, *others = [as_kind(member, JudgeKind).builder(cache) for member in (settings, *settings.panel)]
     weights = settings.weights or (1.0,) * (1 + len(others))
 
     def build(chunks: TenantChunks) -> Judge:
@@ -70,10 +71,10 @@ def judge_for(
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
     """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
-    given = judge_kind(settings).identity
+    given = as_kind(settings, JudgeKind).identity
     if settings.depth == "adaptive":
         given |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
     if settings.panel:
-        given |= {"panel": [judge_kind(member).identity for member in settings.panel]}
+        given |= {"panel": [as_kind(member, JudgeKind).identity for member in settings.panel]}
         given |= {"vote": settings.vote, "weights": settings.weights}
     return given

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.memory.rows import Kind
+from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.judge.port import REPLIES, check_replies
 
-VERDICTS = Kind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, answer="relevant")
+VERDICTS = RowKind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, answer="relevant")
 
 _TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 

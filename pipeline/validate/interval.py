@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.bootstrap import ENDS, interval
+
 _Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LabelledStrata:
-    """LabelledStrata of some part of the run, neighbours beside one another.
+    """Strata of some part of the run, neighbours beside one another.
 
     Attributes:
         pairs: pairs of the run, shape (n_strata,).
@@ -65,7 +67,6 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
 DRAWS = 10_000
 PRIOR = 0.5
 """Pseudo-labels for relevant, and as many against, shared by the strata on one side of the verdict."""
-ENDS = (2.5, 97.5)
 
 _Floats = NDArray[np.float64]
 
@@ -185,25 +186,10 @@ def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share:
     return float(effect * few**2) if effect > 1 else 1.0
 
 
-_AT_ONCE = 50
-
-
 def bootstrap(counts: _Floats, figure: Callable[[_Floats], _Floats], resamples: int, seed: int) -> IntervalEstimate:
-    """The figure of all queries, with its 95 % percentile interval over resamples of the queries.
-
-    Args:
-        counts: what is summed, shape (n_queries, n_counts).
-        figure: of sums of shape (..., n_counts), shape (...); NaN where it is undefined.
-        resamples: how many.
-        seed: of the resampling.
-    """
+    """The figure of all queries, with its interval over resamples of the queries; see `base.bootstrap.interval`."""
     value = float(figure(counts.sum(axis=0)))
-    n, random, found = len(counts), np.random.default_rng(seed), []
-    if n < 2 or not np.isfinite(value):
+    if len(counts) < 2 or not np.isfinite(value):
         return IntervalEstimate(value, float("nan"), float("nan"))
-    for start in range(0, resamples, _AT_ONCE):
-        weights = random.multinomial(n, np.full(n, 1 / n), size=min(_AT_ONCE, resamples - start))
-        found.append(figure(weights @ counts))
-    values = np.concatenate(found)
-    low, high = np.percentile(values[np.isfinite(values)], ENDS)
+    low, high = interval(counts, figure, resamples, seed)
     return IntervalEstimate(value, float(low), float(high))

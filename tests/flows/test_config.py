@@ -10,8 +10,6 @@ import yaml
 
 from darklode.flows.config import load_settings, presets, recorded_settings, resolve
 from darklode.pipeline.base.errors import SettingsError
-from darklode.schemas.keys import known_keys
-from darklode.schemas.settings import Settings
 
 LLM = ("judge.kind=llm", "judge.model=m", "judge.base_url=http://h/v1")
 
@@ -223,10 +221,3 @@ def test_an_unknown_preset_names_the_nearest() -> None:
 def test_settings_come_back_from_their_own_yaml() -> None:
     chosen = load_settings(assignments=["clean.language=null", "pool.retrievers=[bm25]"])
     assert resolve(yaml.safe_load(yaml.safe_dump(chosen.model_dump(mode="json")))) == chosen
-
-
-def test_known_keys_are_all_leaves_and_no_sections() -> None:
-    keys = known_keys()
-    assert {"seed", "pool.depth", "ingest.queries.columns.text"} <= set(keys)
-    assert not set(keys) & {"clean", "ingest.documents", "ingest.queries.columns"}
-    assert len(keys) == len(set(keys)) > len(Settings.model_fields)

@@ -12,7 +12,8 @@ from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
 from darklode.flows.steps import stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.report.page import page
+from darklode.pipeline.report.figure import FilledFigure
+from darklode.pipeline.report.page import filled_sections, page
 from darklode.pipeline.report.source import Source, source
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -78,6 +79,22 @@ def rows_of(root: ET.Element, key: str) -> list[dict[str, str]]:
     body = table.find("tbody")
     assert body is not None
     return [dict(zip(names, map(text_of, row), strict=True)) for row in body]
+
+
+def shown(run: Run, settings: Settings | None = None) -> dict[str, FilledFigure]:
+    """The run's figures by key."""
+    with opened(run, settings) as given:
+        return {one.figure.key: one for _, figures in filled_sections(given) for one in figures}
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Which query a row is of."""
+    return row["tenant"], row["query_id"]
+
+
+def comma(number: int) -> str:
+    """A whole number as the page shows it."""
+    return f"{number:,}"
 
 
 def rewrite(run: Run, stage: str, change: Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]) -> None:

@@ -12,12 +12,11 @@ until its new manifest stands. The same inputs give the same bytes, whether or n
 from darklode.pipeline.base.artifacts.output import Output, Unit
 from darklode.pipeline.base.artifacts.run import Run
 from darklode.pipeline.base.artifacts.stage import FunnelStep, Manifest, Part, Plan, Stage, digest, key_of
-from darklode.pipeline.base.artifacts.step import Call, Step, call
+from darklode.pipeline.base.artifacts.step import StageCall, Step, call
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables
 
 __all__ = [
-    "Call",
     "FunnelStep",
     "Manifest",
     "Output",
@@ -25,6 +24,7 @@ __all__ = [
     "Plan",
     "Run",
     "Stage",
+    "StageCall",
     "Step",
     "Store",
     "Tables",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from inspect import signature
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol, runtime_checkable
 
 from darklode.pipeline.base.artifacts.output import Output
 from darklode.pipeline.base.artifacts.run import Run
@@ -15,18 +15,27 @@ from darklode.schemas.section import Section
 P = ParamSpec("P")
 
 
+@runtime_checkable
+class Port(Protocol):
+    """What does a stage's work for it, and names itself: a judge, a planner, what the run knows of earlier nights."""
+
+    @property
+    def identity(self) -> Any:
+        """All that can change what it gives, as plain values: by name, where a stage receives the port itself."""
+
+
 @dataclass(frozen=True)
-class Call:
+class StageCall:
     """A stage's function, and what it receives besides what it reads and its output, by the parameters' names."""
 
     function: Callable[..., None]
     arguments: Mapping[str, Any]
 
 
-def call(function: Callable[Concatenate[Any, Output, P], None], *args: P.args, **kwargs: P.kwargs) -> Call:
+def call(function: Callable[Concatenate[Any, Output, P], None], *args: P.args, **kwargs: P.kwargs) -> StageCall:
     """Bind a stage's function to sections of the settings, single settings and ports. A default is not received."""
     bound = signature(function).bind(None, None, *args, **kwargs)
-    return Call(function, dict(list(bound.arguments.items())[2:]))
+    return StageCall(function, dict(list(bound.arguments.items())[2:]))
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Step:
     """
 
     stage: Stage
-    receives: Call | Callable[[], Call]
+    receives: StageCall | Callable[[], StageCall]
     inputs: Callable[[], Mapping[str, str]] = field(default=dict)
     unkeyed: tuple[str, ...] = ()
     source: object = None
@@ -64,12 +73,12 @@ class Step:
         given.function(tables if self.source is None else self.source, output, **given.arguments)
 
     @property
-    def call(self) -> Call:
+    def call(self) -> StageCall:
         """The stage's function and what it receives, as the run stands."""
-        return self.receives if isinstance(self.receives, Call) else self.receives()
+        return self.receives if isinstance(self.receives, StageCall) else self.receives()
 
 
-def _settings(given: Call, unkeyed: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
+def _settings(given: StageCall, unkeyed: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
     """What a function receives as plain values, and the names of those that only decide whether it fails.
 
     Raises:
@@ -93,9 +102,8 @@ def _values(name: str, argument: Any) -> Mapping[str, Any]:
     """All of an argument that can change a row or make the stage fail, by name."""
     if isinstance(argument, Section):
         return argument.decisive()
-    if hasattr(type(argument), "identity"):
-        identity: Mapping[str, Any] = argument.identity
-        return identity
+    if isinstance(argument, Port):
+        return dict(argument.identity)
     if isinstance(argument, Mapping):
-        return {name: {key: one.identity for key, one in argument.items()}}
+        return {name: {key: port.identity for key, port in argument.items()}}
     return {name: argument.isoformat() if isinstance(argument, date) else argument}

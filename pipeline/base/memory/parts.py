@@ -43,7 +43,7 @@ def default_root() -> str:
     return str(platformdirs.user_cache_path("darklode"))
 
 
-class Parts:
+class PartFiles:
     """The parts of any number of owners below one root.
 
     Args:

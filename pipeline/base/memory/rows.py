@@ -24,7 +24,7 @@ _GROUPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Kind:
+class RowKind:
     """A kind of rows.
 
     Attributes:
@@ -90,7 +90,7 @@ class Kind:
         return np.asarray(order[np.diff(groups[order], prepend=-1) != 0])
 
 
-def encode(rows: pa.Table, kind: Kind, owner_id: str) -> bytes:
+def encode(rows: pa.Table, kind: RowKind, owner_id: str) -> bytes:
     """A part's bytes: rows of the kind's schema, with the owner's id and checksums."""
     sink = pa.BufferOutputStream()
     marked = rows.combine_chunks().replace_schema_metadata({f"{kind.owner}_id": owner_id})
@@ -98,7 +98,7 @@ def encode(rows: pa.Table, kind: Kind, owner_id: str) -> bytes:
     return bytes(sink.getvalue())
 
 
-class Part:
+class OpenPart:
     """A part opened for reading.
 
     Columns that a version of Darklode before or after this one did not know are null or left out.
@@ -109,7 +109,7 @@ class Part:
         ArtifactError: the place cannot be read now.
     """
 
-    def __init__(self, store: Store, name: str, kind: Kind, owner_id: str) -> None:
+    def __init__(self, store: Store, name: str, kind: RowKind, owner_id: str) -> None:
         self._store, self._name, self._kind = store, name, kind
         try:
             self._file = _open(store.filesystem.open_input_file(store.path(name)))

@@ -1,9 +1,9 @@
 """The keyed store: rows by owner and key, kept across runs and machines, so that nothing is computed or paid for twice.
 
-What a judge says of a pair, what a planner says of a query, what was spent: each is a `Kind` of rows. An owner is
+What a judge says of a pair, what a planner says of a query, what was spent: each is a kind of rows. An owner is
 whoever's rows they are, such as a judge by its id; a key is one or several content hashes (32 hex digits each).
 
-    PLANS = Kind("plans", "planner", ("query_hash",), pa.schema([...]))
+    PLANS = RowKind("plans", "planner", ("query_hash",), pa.schema([...]))
     store = KeyedStore("s3://bucket/cache", PLANS)
     store.append(planner_id, rows)                    # one part: whole or not at all
     entries = store.open(planner_id)
@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import KeyIndex
-from darklode.pipeline.base.memory.parts import Damaged, Ints, PartIndex, Parts
-from darklode.pipeline.base.memory.rows import WRITTEN, Kind, Part, encode
+from darklode.pipeline.base.memory.parts import Damaged, Ints, PartFiles, PartIndex
+from darklode.pipeline.base.memory.rows import WRITTEN, OpenPart, RowKind, encode
 
 MERGE_PARTS = 256
 """So many small parts are worth a pause to merge them."""
@@ -69,8 +69,8 @@ class KeyedStore:
         ArtifactError: the root is neither.
     """
 
-    def __init__(self, root: str | None, kind: Kind) -> None:
-        self.parts, self.kind = Parts(root, kind.top, kind.owner, (".parquet",)), kind
+    def __init__(self, root: str | None, kind: RowKind) -> None:
+        self.parts, self.kind = PartFiles(root, kind.top, kind.owner, (".parquet",)), kind
         self._registered: set[str] = set()
 
     def append(self, owner_id: str, rows: pa.Table) -> None:
@@ -167,7 +167,7 @@ class KeyedStore:
     def _rows(self, name: str, owner_id: str) -> pa.Table | None:
         """A part's rows; None where it is gone or damaged."""
         try:
-            part = Part(self.parts.store, name, self.kind, owner_id)
+            part = OpenPart(self.parts.store, name, self.kind, owner_id)
             part.keys()
             return part.read(self.kind.schema.names)
         except (FileNotFoundError, Damaged):
@@ -254,8 +254,8 @@ class Entries:
 
         return self._index.steadily(read)
 
-    def _part(self, name: str) -> Part:
-        return Part(self._files, name, self._kind, self._owner_id)
+    def _part(self, name: str) -> OpenPart:
+        return OpenPart(self._files, name, self._kind, self._owner_id)
 
     def _read(self, part: int, columns: list[str], rows: Ints) -> pa.Table:
         name = self._index.names[part]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import Keys, hash_of, keys_of
-from darklode.pipeline.base.memory.parts import WRITING, PartIndex, Parts
+from darklode.pipeline.base.memory.parts import WRITING, PartFiles, PartIndex
 from darklode.pipeline.base.memory.shards import (
     KEY_BYTES,
     KEYS,
@@ -47,7 +47,7 @@ class VectorWriter:
     Leaving its context writes what still waits, also when an error ends it: those vectors are good.
     """
 
-    def __init__(self, parts: Parts, layout: Layout) -> None:
+    def __init__(self, parts: PartFiles, layout: Layout) -> None:
         self._parts, self._layout = parts, layout
         self._waiting: list[tuple[Keys, Vectors]] = []
         self._bytes = 0
@@ -141,7 +141,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, root: str | None, dtype: Dtype) -> None:
-        self.parts = Parts(root, "embeddings", "encoder", (VECTORS, KEYS), "delete its folder")
+        self.parts = PartFiles(root, "embeddings", "encoder", (VECTORS, KEYS), "delete its folder")
         self.dtype: Dtype = dtype
 
     def open(self, encoder_id: str) -> Shards | None:

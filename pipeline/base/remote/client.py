@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import NOTHING, Book, Budget, Counters, Usage, counted
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, counted
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
 from darklode.pipeline.base.remote.faults import BadReply, Indigestible, Passing, Refused, Stopped, fault_of_response
 from darklode.pipeline.base.remote.pace import FIRST, Pace
-from darklode.pipeline.base.remote.replicas import Place, Replica, Replicas
+from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Short: a server that turns calls away is called less, and one that is down not at all, by other means."""
 GATHER_SECONDS = 0.02
 """Results that arrive within this time are handed over together."""
 WAITING_PER_PLACE = 3
-"""Jobs that may wait to be sent again, and results to be taken, for each place in flight."""
+"""Jobs that may wait to be sent again, and results to be taken, for each slot in flight."""
 KEEP_SECONDS = 5.0
 """How much spending a kill may make the book forget."""
 _LOOK_AGAIN = 0.02
@@ -81,7 +81,7 @@ class Client:
     """
 
     def __init__(
-        self, endpoint: Endpoint, book: Book | None = None, say: Callable[[str], None] = lambda _line: None
+        self, endpoint: Endpoint, book: SpendingBook | None = None, say: Callable[[str], None] = lambda _line: None
     ) -> None:
         self.endpoint, self._key, self._say = endpoint, endpoint.key(), say
         self.counters = Counters()
@@ -156,12 +156,12 @@ class Session:
         self.replicas, self._client, self._http = replicas, client, http
         self.most_in_flight = client.endpoint.max_in_flight * len(replicas.all)
 
-    async def call(self, call: Call[Reply], place: Place | None = None) -> Reply:
+    async def call(self, call: Call[Reply], slot: Slot | None = None) -> Reply:
         """The reply to a call; failures that may pass are waited out, with full jitter.
 
         Args:
             call: what to send.
-            place: where to send it first; None: wherever there is room.
+            slot: where to send it first; None: wherever there is room.
 
         Raises:
             Refused: the server will not take this call, or it has failed so often that it is to blame.
@@ -170,18 +170,18 @@ class Session:
         """
         tries, since, failures = 0, 0.0, Counter[type[Passing]]()
         while True:
-            place = place or await self.replicas.enter()
+            slot = slot or await self.replicas.enter()
             try:
-                return await self._sent(place, call)
+                return await self._sent(slot, call)
             except Passing as failure:
                 failures[type(failure)] += 1
                 if failures[type(failure)] == call.tries.get(type(failure)):
                     raise Refused(failure.reason, failure=failure) from None
                 since = since or time.monotonic()
-                self._check(since, place.replica, failure, call)
+                self._check(since, slot.replica, failure, call)
                 self._client.counters.retries += 1
                 await self.replicas.pause(backoff(tries, failure))
-            tries, place = tries + 1, None
+            tries, slot = tries + 1, None
 
     async def results(
         self, groups: Iterable[Iterable[Job]], work: Callable[[Job, Lane], Awaitable[Result]]
@@ -204,11 +204,11 @@ class Session:
         if run.failure:
             raise run.failure
 
-    async def _sent(self, place: Place, call: Call[Reply]) -> Reply:
-        """A call's reply, once; the place is given back."""
+    async def _sent(self, slot: Slot, call: Call[Reply]) -> Reply:
+        """A call's reply, once; the slot is given back."""
         answered, failed = False, None
         try:
-            reply = await self._afforded(place.replica, call)
+            reply = await self._afforded(slot.replica, call)
             answered = True
             return reply
         except Refused:
@@ -218,7 +218,7 @@ class Session:
             failed = failure
             raise
         finally:
-            self.replicas.leave(place, failed, answered=answered)
+            self.replicas.leave(slot, failed, answered=answered)
 
     async def _afforded(self, replica: Replica, call: Call[Reply]) -> Reply:
         client, budget = self._client, self._client.budget
@@ -255,22 +255,22 @@ class Session:
 
 
 class Lane:
-    """A job's way to the servers: its first call has a place, later ones go to the same server if it has room."""
+    """A job's way to the servers: its first call has a slot, later ones go to the same server if it has room."""
 
-    def __init__(self, session: Session, place: Place) -> None:
-        self._session, self._near = session, place.replica
-        self._place: Place | None = place
+    def __init__(self, session: Session, slot: Slot) -> None:
+        self._session, self._near = session, slot.replica
+        self._slot: Slot | None = slot
 
     async def call(self, call: Call[Reply]) -> Reply:
         """See `Session.call`."""
-        place, self._place = self._place or await self._session.replicas.enter(self._near), None
-        return await self._session.call(call, place)
+        slot, self._slot = self._slot or await self._session.replicas.enter(self._near), None
+        return await self._session.call(call, slot)
 
     def close(self) -> None:
-        """Give the first call's place back, if there was no call."""
-        if self._place:
-            self._session.replicas.leave(self._place, None, answered=False)
-            self._place = None
+        """Give the first call's slot back, if there was no call."""
+        if self._slot:
+            self._session.replicas.leave(self._slot, None, answered=False)
+            self._slot = None
 
 
 class _End:
@@ -320,14 +320,14 @@ class _Run(Generic[Job, Result]):
         try:
             while True:
                 await self._room.acquire()
-                place = await self._replicas.enter()
+                slot = await self._replicas.enter()
                 try:
-                    job = self._next(place.replica)
+                    job = self._next(slot.replica)
                 except BaseException:
-                    self._replicas.leave(place, None, answered=False)
+                    self._replicas.leave(slot, None, answered=False)
                     raise
                 self._under_way += 1
-                task = asyncio.create_task(self._do(job, Lane(self._session, place)))
+                task = asyncio.create_task(self._do(job, Lane(self._session, slot)))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         except (StopIteration, Stopped):

@@ -75,8 +75,8 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A server's place for one call, and when it was taken."""
+class Slot:
+    """A call that a server has room for, and when it was taken."""
 
     replica: Replica
     entered: float
@@ -128,8 +128,8 @@ class Replicas:
             return
         raise Stopped
 
-    async def enter(self, near: Replica | None = None) -> Place:
-        """A place for a call, as soon as there is one: at a server of one's choice or else at the least busy one.
+    async def enter(self, near: Replica | None = None) -> Slot:
+        """A slot for a call, as soon as there is one: at a server of one's choice or else at the least busy one.
 
         Raises:
             DarklodeError: none has answered for `give_up_after` seconds.
@@ -143,20 +143,20 @@ class Replicas:
                 )
                 self._counters.in_flight += 1
                 self._counters.limit = sum(replica.pace.limit for replica in self.all)
-                return Place(chosen, chosen.pace.enter())
+                return Slot(chosen, chosen.pace.enter())
             self._check()
             await self._change()
         raise Stopped
 
-    def leave(self, place: Place, failure: Passing | None, *, answered: bool) -> None:
-        """Give a place back; how the call ended tells the server's pace and health.
+    def leave(self, slot: Slot, failure: Passing | None, *, answered: bool) -> None:
+        """Give a slot back; how the call ended tells the server's pace and health.
 
         Raises:
             DarklodeError: it failed, and no server has answered for `give_up_after` seconds.
         """
-        replica = place.replica
+        replica = slot.replica
         self._counters.in_flight -= 1
-        replica.pace.leave(place.entered, answered=answered, turned_away=bool(failure and failure.overload))
+        replica.pace.leave(slot.entered, answered=answered, turned_away=bool(failure and failure.overload))
         if answered or (isinstance(failure, BadReply) and failure.healthy):
             if self._counters.paused and replica.failing_since is not None:
                 self._counters.paused = ""
@@ -173,7 +173,7 @@ class Replicas:
             self._check()
 
     async def _change(self) -> None:
-        """Wait until a place may be free: one was given back, a server that was down is due, or hope is over."""
+        """Wait until a slot may be free: one was given back, a server that was down is due, or hope is over."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         down = [replica.seconds_down for replica in self.all if not replica.up]
@@ -182,15 +182,15 @@ class Replicas:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            self._wake(1)  # the place may have been this one's already
+            self._wake(1)  # the slot may have been this one's already
             raise
 
-    def _wake(self, places: int) -> None:
-        while self._waiting and places > 0:
+    def _wake(self, slots: int) -> None:
+        while self._waiting and slots > 0:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                places -= 1
+                slots -= 1
 
     def _check(self) -> None:
         """See whether there is still hope."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.settings import CacheSettings, JudgeSettings, MemberSettings
 
 if TYPE_CHECKING:
@@ -82,14 +81,3 @@ class LedgerKind(JudgeKind):
             return with_ledger() if threshold == self.own_threshold() else Thresholded(with_ledger(), threshold)
 
         return lambda _chunks, threshold: labelled(threshold)
-
-
-def judge_kind(settings: MemberSettings) -> JudgeKind:
-    """The settings as the kind that they are.
-
-    Raises:
-        SettingsError: what another package registered under this name is no `JudgeKind`.
-    """
-    if not isinstance(settings, JudgeKind):
-        raise SettingsError(f"judge.kind {settings.kind}: {type(settings).__name__} must be a JudgeKind")
-    return settings

@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import Counters
+from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.faults import Indigestible, Refused
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
-from darklode.pipeline.base.remote.spending import SpendingBook
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger

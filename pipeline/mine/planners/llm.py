@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from darklode.pipeline.base.memory.rows import Kind
+from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.prompts import REVISION, PromptFolder, Template, quoted
 from darklode.pipeline.base.remote.background import Background
@@ -32,7 +32,7 @@ from darklode.schemas.section import Section
 _LONGEST_ECHO = 2000
 
 
-class Head(Section):
+class PlannerHead(Section):
     """What prompt.yaml holds."""
 
     version: int
@@ -43,7 +43,7 @@ class Head(Section):
 class PlannerPrompt:
     """System text, user template with `{query}`, and what is said after a reply that could not be read."""
 
-    head: Head
+    head: PlannerHead
     system: str
     user: str
 
@@ -68,14 +68,14 @@ def planner_prompt(name: str = "default") -> PlannerPrompt:
         SettingsError: there is no such prompt, or it cannot be used.
     """
     folder = PromptFolder.find("planner", name)
-    head = folder.parsed("prompt.yaml", TypeAdapter(Head))
+    head = folder.parsed("prompt.yaml", TypeAdapter(PlannerHead))
     return PlannerPrompt(head, folder.text("system.md"), folder.template("user.md", needed=("query",)))
 
 
 _FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.S)
 
 
-class Unreadable(ValueError):
+class UnreadablePlan(ValueError):
     """The reply holds no importances."""
 
 
@@ -85,13 +85,13 @@ def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
     Terms are compared by stems and named by them; of two that are the same the greater importance counts.
 
     Raises:
-        Unreadable: the reply is no JSON object, or has a value that is no number from 0 to 1.
+        UnreadablePlan: the reply is no JSON object, or has a value that is no number from 0 to 1.
     """
     held = f" {' '.join(tokens.of(query))} "
     found: dict[str, float] = {}
     for term, share in _object(reply).items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise Unreadable(f"importance {share!r} is no number from 0 to 1")
+            raise UnreadablePlan(f"importance {share!r} is no number from 0 to 1")
         name = " ".join(tokens.of(term))
         if name and f" {name} " in held:
             found[name] = max(found.get(name, 0.0), float(share))
@@ -100,14 +100,14 @@ def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
 
 def _object(reply: object) -> dict[str, object]:
     if not isinstance(reply, str):
-        raise Unreadable("the reply has no text")
+        raise UnreadablePlan("the reply has no text")
     fenced = _FENCE.match(reply.strip())
     try:
         read = json.loads(fenced[1] if fenced else reply)
     except (ValueError, RecursionError):
-        raise Unreadable("the reply is no JSON") from None
+        raise UnreadablePlan("the reply is no JSON") from None
     if not isinstance(read, dict):
-        raise Unreadable("the reply is no JSON object")
+        raise UnreadablePlan("the reply is no JSON object")
     return read
 
 
@@ -117,7 +117,7 @@ KEEP_SECONDS = 0.5
 QUERIES_AT_ONCE = 1 << 12
 """Replies that are read from the store together."""
 
-PLANS = Kind(
+PLANS = RowKind(
     "plans",
     "planner",
     ("query_hash",),
@@ -232,7 +232,7 @@ class LlmPlanner(Planner):
             except Refused as refused:
                 error = f"the server refused the query, {refused}"
                 break
-            except Unreadable as unreadable:
+            except UnreadablePlan as unreadable:
                 said, error = reply if isinstance(reply, str) else "", str(unreadable)
             else:
                 self.counters.answer(null=False)

@@ -1,10 +1,8 @@
-"""The audit against a hand-computed example and plain loops; intervals that do what intervals should."""
+"""The audit against a hand-computed example and plain loops."""
 
 import random
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.evaluate.audit import AUDIT, audit, interval
+from darklode.pipeline.evaluate.audit import AUDIT, audit
 from darklode.schemas.settings import AuditSettings
 from darklode.schemas.tables import QRELS, RANKINGS
 from helpers.runs import execute, put, read
@@ -165,44 +163,6 @@ def test_the_audit_is_that_of_plain_loops(number: int, depth: int, tmp_path_fact
         one, other = near[str(row["retriever"])], near[str(row["other"])]
         assert (row["shared"], row["found"]) == (len(one & other), len(one))
         assert row["jaccard"] == (pytest.approx(len(one & other) / len(one | other)) if one | other else None)
-
-
-def shares(n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.random.default_rng(7).random((n, 3)) ** np.array([1, 2, 0.5])
-
-
-def test_intervals_hold_the_mean_and_narrow_with_more_queries() -> None:
-    widths = []
-    for n in (25, 400, 6_400):
-        values = shares(n)
-        low, high = interval(values, 400, seed=1)
-        assert (low < values.mean(axis=0)).all()
-        assert (values.mean(axis=0) < high).all()
-        widths.append(high - low)
-    for wide, narrow in pairwise(widths):
-        assert narrow == pytest.approx(wide / 4, rel=0.35)
-
-
-def test_intervals_are_those_of_the_normal_distribution_when_there_are_many() -> None:
-    values = shares(2_000)
-    low, high = interval(values, 2_000, seed=3)
-    error = 1.96 * values.std(axis=0) / 2_000**0.5
-    assert low == pytest.approx(values.mean(axis=0) - error, abs=error.max() * 0.1)
-    assert high == pytest.approx(values.mean(axis=0) + error, abs=error.max() * 0.1)
-
-
-def test_intervals_are_reproducible_and_seeded() -> None:
-    values = shares(50)
-    first, again, other = (interval(values, 130, seed) for seed in (1, 1, 2))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("resamples", [1, 49, 50, 51])
-def test_what_does_not_vary_has_no_width(resamples: int) -> None:
-    low, high = interval(np.full((9, 2), 0.25), resamples, seed=1)
-    assert low == pytest.approx([0.25] * 2)
-    assert high == pytest.approx([0.25] * 2)
 
 
 def test_the_audit_is_reproducible_and_seeded(run: Run) -> None:

@@ -1,5 +1,14 @@
-from pathlib import Path
+"""Exports, whole and without the labels of the test split; of these a scan: no line or row of a public folder names a
+test query together with a chunk that is relevant to it."""
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from unicodedata import category
+from urllib.parse import quote
+
+import ir_measures
+import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Tables
@@ -8,7 +17,7 @@ from darklode.pipeline.export import formats
 from darklode.pipeline.export.formats import EXPORTS, export, format_of
 from darklode.pipeline.export.kinds import Format
 from darklode.schemas.tables import QRELS, TABLES
-from helpers.finished_run import finished_run
+from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, SPLITS, TENANTS, WITHOUT_POSITIVES, finished_run
 from helpers.runs import put
 
 
@@ -93,3 +102,122 @@ def test_a_broken_export_leaves_nothing_behind(finished: Run, tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         export(finished, "beir", tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before
+
+
+WITHHOLDABLE = [name for name in EXPORTS.own() if format_of(name).test_labels]
+
+Pair = tuple[str, int, int]
+"""Tenant, query and chunk."""
+
+TEXTS = {0: "one\n\n- a list\ttab", 2: "naïve ☃ \\n"}
+"""The relevant chunks."""
+
+
+def safe(name: str, also: str = "") -> str:
+    """An id as exported: see `define_ids`."""
+    unsafe = {character for character in name if category(character) in {"Cc", "Zs", "Zl", "Zp"}} | set('"%' + also)
+    return "".join(quote(character, safe="") if character in unsafe else character for character in name)
+
+
+def spellings(text: str) -> set[str]:
+    """A text as it is, on one line, and as JSON or a list shows it."""
+    return {text, " ".join(text.split()), json.dumps(text, ensure_ascii=False)[1:-1], repr([text])[2:-2]}
+
+
+def pairs(split: str) -> dict[Pair, tuple[set[str], set[str]]]:
+    """Each query of a split with each relevant chunk, and what both may look like: exported ids or texts."""
+    asked = [place for place, own in enumerate(SPLITS) if own == split and place != WITHOUT_POSITIVES]
+    return {
+        (tenant, query, chunk): (
+            {f"{safe(tenant, '/')}/{safe(QUERY_IDS[query])}", *spellings(QUERY_TEXTS[query])},
+            {f"{safe(tenant, '/')}/{safe(CHUNK_IDS[chunk])}", *spellings(TEXTS[chunk])},
+        )
+        for tenant in TENANTS
+        for query in asked
+        for chunk in TEXTS
+    }
+
+
+def records(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Each line of a text file and each row of a Parquet file."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".parquet":
+            yield from ((path, " ".join(map(str, row.values()))) for row in pq.read_table(path).to_pylist())
+        elif path.is_file():
+            yield from ((path, line) for line in path.read_text(encoding="utf8").split("\n"))
+
+
+def leaks(folder: Path, split: str = "test") -> dict[str, set[Pair]]:
+    """The files in which the scan finds pairs, with the pairs."""
+    found: dict[str, set[Pair]] = {}
+    for path, record in records(folder):
+        for pair, (queries, chunks) in pairs(split).items():
+            if any(query in record for query in queries) and any(chunk in record for chunk in chunks):
+                found.setdefault(path.name, set()).add(pair)
+    return found
+
+
+LABELS = {
+    "beir": {"test.tsv"},
+    "trec": {"qrels.test.txt", "bm25.txt", "..%2Fdense%20one.txt"},
+    "mteb": {"test.parquet"},
+    "msmarco": {"qrels.test.tsv"},
+}
+
+
+@pytest.mark.parametrize("name", WITHHOLDABLE)
+def test_no_pair_of_the_test_split_is_in_the_public_folder(name: str, finished: Run, tmp_path: Path) -> None:
+    export(finished, name, tmp_path / "whole")
+    assert set(leaks(tmp_path / "whole")) == LABELS[name]
+    files = export(finished, name, tmp_path / "public", tmp_path / "kept")
+    assert leaks(tmp_path / "public") == {}
+    assert leaks(tmp_path / "kept") == leaks(tmp_path / "whole")
+    assert set.union(*leaks(tmp_path / "kept").values()) == set(pairs("test"))
+    assert set(leaks(tmp_path / "kept", "train")) <= {"triples.train.tsv", "qidpidtriples.train.tsv"}
+    assert leaks(tmp_path / "public", "train") == leaks(tmp_path / "whole", "train") != {}
+    assert files == sorted(path for to in ("public", "kept") for path in (tmp_path / to).rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", [name for name in EXPORTS.own() if name not in WITHHOLDABLE])
+def test_a_format_without_test_labels_has_none_and_withholds_none(name: str, finished: Run, tmp_path: Path) -> None:
+    export(finished, name, tmp_path / "whole")
+    assert leaks(tmp_path / "whole") == {}
+    assert leaks(tmp_path / "whole", "train") != {}
+    with pytest.raises(ExportError, match=f"{name} holds no labels of the test split"):
+        export(finished, name, tmp_path / "public", tmp_path / "kept")
+
+
+def test_the_withheld_labels_score_as_the_whole_ones_do(finished: Run, tmp_path: Path) -> None:
+    export(finished, "trec", tmp_path / "whole")
+    export(finished, "trec", tmp_path / "public", tmp_path / "kept")
+    scores = []
+    for folder in ("whole", "kept"):
+        qrels = list(ir_measures.read_trec_qrels(str(tmp_path / folder / "qrels.test.txt")))
+        found = list(ir_measures.read_trec_run(str(tmp_path / folder / "runs" / "bm25.txt")))
+        scores.append((len(qrels), ir_measures.calc_aggregate([ir_measures.nDCG @ 3, ir_measures.R @ 1], qrels, found)))
+    assert scores[0] == scores[1]
+    assert scores[0][0] == len(TENANTS) * len(CHUNK_IDS)
+
+
+def test_folders_in_one_another_are_refused_and_nothing_is_written(finished: Run, tmp_path: Path) -> None:
+    for to, kept in (("out", "out"), ("out", "out/kept"), ("kept/out", "kept")):
+        with pytest.raises(ExportError, match="lie in one another"):
+            export(finished, "beir", tmp_path / to, tmp_path / kept)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for to, kept in (("full", "kept"), ("out", "full")):
+        with pytest.raises(ExportError, match="not an empty folder"):
+            export(finished, "beir", tmp_path / to, tmp_path / kept)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("split", "where"), [("train", "in its test split"), ("test", "outside its test split")])
+def test_a_run_with_nothing_to_tell_apart_is_refused(split: str, where: str, finished: Run, tmp_path: Path) -> None:
+    given, run = finished.tables(), Run(str(tmp_path / "one split"))
+    for table in ("chunks", "queries"):
+        put(run, table, given.read(table))
+    labels = given.sql("SELECT qrels.* FROM qrels JOIN queries USING (tenant, query_id) WHERE split = ?", [split])
+    put(run, "qrels", labels.cast(QRELS.schema))
+    with pytest.raises(ExportError, match=f"no positive {where}"):
+        export(run, "beir", tmp_path / "public", tmp_path / "kept")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.mining import PlannerSettings
 
 if TYPE_CHECKING:
@@ -31,14 +30,3 @@ class PlannerKind(PlannerSettings):
             learned: `planner_terms`; without rows for a kind that does not learn.
             cache_settings: where a planner that pays per query keeps its replies.
         """
-
-
-def planner_kind(settings: PlannerSettings) -> PlannerKind:
-    """The settings as the kind that they are.
-
-    Raises:
-        SettingsError: what another package registered under this name is no `PlannerKind`.
-    """
-    if not isinstance(settings, PlannerKind):
-        raise SettingsError(f"planner.kind {settings.kind}: {type(settings).__name__} must be a PlannerKind")
-    return settings

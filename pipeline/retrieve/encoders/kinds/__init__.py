@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.settings import EncoderSettings
 
 if TYPE_CHECKING:
@@ -42,14 +41,3 @@ class EncoderKind(EncoderSettings):
         Raises:
             MissingPart: it cannot be had.
         """
-
-
-def encoder_kind(settings: EncoderSettings) -> EncoderKind:
-    """The settings as the kind that they are.
-
-    Raises:
-        SettingsError: what another package registered under this name is no `EncoderKind`.
-    """
-    if not isinstance(settings, EncoderKind):
-        raise SettingsError(f"encoder kind {settings.kind}: {type(settings).__name__} must be an EncoderKind")
-    return settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from darklode.pipeline.base.errors import SettingsError
 from darklode.schemas.settings import RETRIEVERS, RetrieverSettings, Settings
 
 if TYPE_CHECKING:
@@ -77,14 +76,3 @@ class FittedKind(RetrieverKind):
 def own_retrievers() -> dict[str, RetrieverKind]:
     """Darklode's own kinds with their defaults, by name, BM25 first."""
     return {name: RETRIEVERS.load(name)() for name in RETRIEVERS.own()}
-
-
-def retriever_kind(settings: RetrieverSettings) -> RetrieverKind:
-    """The settings as the kind that they are.
-
-    Raises:
-        SettingsError: what another package registered under this name is no `RetrieverKind`.
-    """
-    if not isinstance(settings, RetrieverKind):
-        raise SettingsError(f"retriever kind {settings.kind}: {type(settings).__name__} must be a RetrieverKind")
-    return settings

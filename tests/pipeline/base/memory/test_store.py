@@ -8,18 +8,18 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.memory import store as keyed
-from darklode.pipeline.base.memory.rows import Kind
+from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from helpers.hash_encoder import content_hash
 
-PLANS = Kind(
+PLANS = RowKind(
     "plans",
     "planner",
     ("query_hash",),
     pa.schema([pa.field("terms", pa.list_(pa.string())), pa.field("error", pa.string())]),
     answer="terms",
 )
-SPENT = Kind("spending", "limit", ("call_hash",), pa.schema([pa.field("cost", pa.float64(), nullable=False)]))
+SPENT = RowKind("spending", "limit", ("call_hash",), pa.schema([pa.field("cost", pa.float64(), nullable=False)]))
 
 
 def hashes(*names: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
-from darklode.pipeline.mine.planners.llm import LlmPlanner, PlannerPrompt, Unreadable, importances, planner_prompt
+from darklode.pipeline.mine.planners.llm import LlmPlanner, PlannerPrompt, UnreadablePlan, importances, planner_prompt
 from darklode.pipeline.mine.planners.port import Tokens
 from darklode.schemas.tables import TABLES
 from helpers.fake_chat import FakeChat, at_random
@@ -132,7 +132,7 @@ def test_only_words_of_the_query_count(reply: str, found: dict[str, float]) -> N
 
 @pytest.mark.parametrize("reply", [None, "", "[1]", '{"api": true}', '{"api": "1"}', '{"api": NaN}', '{"api": -0.1}'])
 def test_replies_that_cannot_be_read(reply: str | None) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadablePlan):
         importances(reply, "api", WORDS)
 
 

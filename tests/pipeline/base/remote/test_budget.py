@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.spending import SpendingBook
+from darklode.pipeline.base.remote.budget import SpendingBook, Usage
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 from helpers.fake_openai import FakeOpenAI, scripted

@@ -1,0 +1,19 @@
+"""A section of the settings as the kind that it is: to `schemas`, which declares the section, it is keys alone."""
+
+from typing import TypeVar
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.schemas.kinds import KindSection
+
+Port = TypeVar("Port", bound=KindSection)
+
+
+def as_kind(settings: KindSection, port: type[Port]) -> Port:
+    """The settings as a kind of a port, such as `JudgeKind`.
+
+    Raises:
+        SettingsError: what another package registered under this name is none.
+    """
+    if not isinstance(settings, port):
+        raise SettingsError(f"kind {settings.kind} must be a {port.__name__}, and {type(settings).__name__} is none")
+    return settings

@@ -1,0 +1,134 @@
+"""A query's own evidence as pairs, by hand: thresholds, days, and what a click takes away."""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.mining import ClickSettings
+from darklode.schemas.tables import TABLES
+from helpers.small_log import NEVER
+
+DAYS = [date(2026, 3, day) for day in range(1, 4)]
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        for name in ("click_evidence", "relevance_evidence", "log_queries"):
+            opened.register(name, TABLES[name].empty())
+        yield opened
+
+
+def fill(connection: duckdb.DuckDBPyConnection, table: str, *rows: dict[str, Any]) -> None:
+    filled = [{"tenant": "t", "query_id": "q"} | row for row in rows]
+    connection.register(table, pa.Table.from_pylist(filled, TABLES[table].schema))
+
+
+def day(doc: str, number: int = 0, clicks: int = 0, exposures: int = 1, **given: Any) -> dict[str, Any]:
+    known = {"doc_id": doc, "date": DAYS[number], "clicks": clicks, "exposures": exposures, "satisfied": clicks}
+    return known | given
+
+
+def made(
+    connection: duckdb.DuckDBPyConnection, before: str = NEVER, seed: int = 13, **settings: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Pairs by clicks and by relevance, of query q of tenant t."""
+    hop = OneHop(ClickSettings(**settings), before, seed)
+    found = hop.pairs(connection, keep(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
+    return rows(connection, found.click), rows(connection, found.relevance)
+
+
+def rows(connection: duckdb.DuckDBPyConnection, of: Relation) -> list[dict[str, Any]]:
+    found = connection.sql(f"SELECT * EXCLUDE (tenant, query_id) FROM {of} ORDER BY positive_id")
+    listed: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+    return listed
+
+
+def test_a_click_makes_a_pair_of_the_day_it_came_with_what_was_shown_by_then(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    fill(connection, "click_evidence", day("a"), day("a", 1, clicks=1), day("b", 1), day("later", 2))
+    assert made(connection) == ([{"positive_id": "a", "negative_id": "b", "date": DAYS[1]}], [])
+
+
+def test_what_was_ever_clicked_is_no_negative_even_later(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), day("b"), day("b", 2, clicks=1))
+    (first, second), _ = made(connection)
+    assert (first["negative_id"], second["negative_id"]) == (None, None)
+
+
+def test_a_click_that_did_not_satisfy_makes_neither(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), day("b", clicks=1, satisfied=0))
+    assert made(connection)[0] == [{"positive_id": "a", "negative_id": None, "date": DAYS[0]}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "positives"),
+    [
+        ({"min_clicks": 2}, ["a"]),
+        ({"min_ratio": 1.5}, ["b"]),
+        ({"min_ratio": 1.0}, ["a", "b"]),
+        ({"min_clicks": 2, "min_ratio": 1.5}, []),
+    ],
+)
+def test_clicks_are_held_against_number_and_expectation(
+    connection: duckdb.DuckDBPyConnection, settings: dict[str, Any], positives: list[str]
+) -> None:
+    fill(
+        connection,
+        "click_evidence",
+        day("a", 0, clicks=1, expected=1.0),
+        day("a", 1, clicks=1, expected=1.0),
+        day("b", 0, clicks=1, expected=0.5),
+    )
+    assert [row["positive_id"] for row in made(connection, **settings)[0]] == positives
+
+
+def test_a_negative_was_shown_often_enough(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", 1, clicks=1), day("b", exposures=2), day("b", 1, exposures=1))
+    assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (3, 4)] == ["b", None]
+
+
+def test_the_draw_hangs_on_the_seed_and_a_document_that_comes_later_does_not_change_it(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    exposed = [day(f"n{number}") for number in range(12)]
+    fill(connection, "click_evidence", day("a", clicks=1), *exposed)
+    drawn = {seed: made(connection, seed=seed)[0][0]["negative_id"] for seed in range(12)}
+    assert len(set(drawn.values())) > 3
+    fill(connection, "click_evidence", day("a", clicks=1), *exposed, day("new", 1), day("n0", 2))
+    assert {seed: made(connection, seed=seed)[0][0]["negative_id"] for seed in range(12)} == drawn
+
+
+def test_days_of_test_data_are_not_looked_at(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", 0), day("b", 1, clicks=1), day("a", 2, clicks=1))
+    fill(connection, "log_queries", {"date": DAYS[2], "text": "x"})
+    fill(connection, "relevance_evidence", {"positive_id": "r", "positive_score": 0.5})
+    assert made(connection, before="2026-03-03") == ([{"positive_id": "b", "negative_id": "a", "date": DAYS[1]}], [])
+
+
+def test_the_rankers_pair_loses_a_negative_that_was_clicked_and_its_positive_is_no_negative(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    ranked = {"positive_id": "r", "positive_score": 0.5, "negative_id": "n", "negative_score": 0.25}
+    fill(connection, "log_queries", {"date": DAYS[0], "text": "x"})
+    fill(connection, "relevance_evidence", ranked)
+    fill(connection, "click_evidence", day("a", clicks=1), day("r"))
+    click, relevance = made(connection)
+    assert click == [{"positive_id": "a", "negative_id": None, "date": DAYS[0]}]
+    assert relevance == [ranked | {"date": DAYS[0]}]
+    fill(connection, "click_evidence", day("n", clicks=1))
+    assert made(connection)[1] == [ranked | {"date": DAYS[0], "negative_id": None, "negative_score": None}]
+
+
+def test_what_names_it_holds_all_that_can_change_a_pair() -> None:
+    hop = OneHop(ClickSettings(min_clicks=3), NEVER, 13)
+    assert hop.identity["min_clicks"] == 3
+    assert (hop.identity["before"], hop.identity["seed"]) == (NEVER, 13)
+    assert set(hop.identity) == {*ClickSettings.model_fields, "before", "seed"}

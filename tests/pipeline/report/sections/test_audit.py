@@ -1,0 +1,54 @@
+"""The audit on the page: scopes, the heat map, and what only one retriever found."""
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.tables import TABLES
+from helpers.finished_run import finished_run
+from helpers.report_runs import RETRIEVERS, figure, key_of, parsed, rendered, rows_of, shown, text_of
+from helpers.runs import put, read
+
+
+def test_what_only_one_retriever_found(chance_run: Run) -> None:
+    positive = {(*key_of(row), row["chunk_id"]) for row in read(chance_run, "qrels") if row["relevance"]}
+    pool = [(row["retrievers"], (*key_of(row), row["chunk_id"]) in positive) for row in read(chance_run, "pool")]
+    rows = {row["retriever"]: row for row in shown(chance_run)["only-one-found"].table.to_pylist()}
+    for name in RETRIEVERS:
+        mine_ = [(found, good) for found, good in pool if name in found]
+        assert rows[name] == {
+            "retriever": name,
+            "positives_it_alone_found": sum(good for found, good in mine_ if len(found) == 1),
+            "positives": sum(good for _, good in mine_),
+            "candidates_it_alone_found": sum(len(found) == 1 for found, _ in mine_),
+            "candidates": len(mine_),
+        }
+
+
+def test_two_tenants_stand_apart(run: Run) -> None:
+    root = parsed(rendered(finished_run(run.store.url)))
+    assert [row["tenant"] for row in rows_of(root, "sizes")] == ["acme", "b/i rch"]
+    groups = [text_of(one) for one in figure(root, "audit-retrievers").iter("h5")]
+    assert groups == ["all tenants", "acme", "b/i rch"] * 2
+
+
+def test_the_heat_map_holds_the_overlaps(run: Run) -> None:
+    pairs = {("a", "b"): 0.25, ("a", "c"): 0.5, ("b", "c"): 0.75}
+    rows = [
+        {
+            "retriever": one,
+            "other": two,
+            "shared": 1,
+            "found": 1,
+            "jaccard": pairs.get((min(one, two), max(one, two)), 1),
+        }
+        for one in "cab"
+        for two in "bca"
+    ]
+    put(run, "audit_overlap", pa.Table.from_pylist(rows, TABLES["audit_overlap"].schema))
+    (matrix,) = [one for one in figure(parsed(rendered(run)), "audit-overlap").iter("table") if one.get("class")]
+    drawn = [[(text_of(cell), cell.get("class")) for cell in row.iter("td")] for row in matrix.iter("tr")][1:]
+    assert drawn == [
+        [("1.00", "none"), ("0.25", "h0"), ("0.50", "h5")],
+        [("0.25", "h0"), ("1.00", "none"), ("0.75", "h9")],
+        [("0.50", "h5"), ("0.75", "h9"), ("1.00", "none")],
+    ]
