@@ -123,7 +123,9 @@ def export_batch(
     settings = _settings(run, assignments)
     template = _template(settings)
     tables = Run(run).tables("queries", "chunks", "pool")
-    files = write_batch(unjudged(tables, Ledger(settings.cache.root), template.judge_id), template, file)
+    files = write_batch(
+        unjudged(tables, Ledger(settings.cache.root), template.judge_id, template.earlier), template, file
+    )
     console.print(f"for {printable(template.judge_id)}", soft_wrap=True)
     for path, calls in files.items():
         console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
@@ -152,7 +154,7 @@ def import_batch(
             counts = read_batch(lines, template, ledger)
         told = ", ".join(f"{counts[kind]:,} {what}" for kind, what in _LINES.items() if counts[kind])
         console.print(printable(f"{path}: {told or 'nothing'}"), soft_wrap=True)
-    missing = sum(pairs.num_rows for pairs in unjudged(tables, ledger, template.judge_id))
+    missing = sum(pairs.num_rows for pairs in unjudged(tables, ledger, template.judge_id, template.earlier))
     console.print(f"{missing:,} pairs of the run have no verdict of {printable(template.judge_id)} yet", soft_wrap=True)
 
 

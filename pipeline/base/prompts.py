@@ -1,4 +1,4 @@
-"""Prompts as data: files of a folder, read into typed objects and checked; foreign text inside them stays data."""
+"""Prompts as data: files of a folder, read into typed objects and checked."""
 
 from __future__ import annotations
 
@@ -15,19 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from darklode.pipeline.base.errors import SettingsError
 
-REVISION = 1
-"""Of `quoted`: it decides what a model reads, so it is part of the judge's and the planner's id."""
-
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-_OPENING = re.compile(r"<(?=[^\s<=\d])|\[(?=\||/?[A-Z_]{2,}\])")
-"""What may begin a mark of ours (</chunk>) or a chat template's control token: <|im_start|>, </s>, [INST], <<SYS>>."""
-
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffc\U000e0000-\U000e007f]"
-)
-"""Control characters but tab and line break, and characters that hide or turn what stands around them."""
-
 
 T = TypeVar("T")
 
@@ -126,15 +114,3 @@ class PromptFolder:
 
 def _braced(names: tuple[str, ...]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
-
-
-def quoted(text: str) -> str:
-    """Foreign text with every mark broken by a blank, so that no tokenizer and no template takes it for one.
-
-    A blank is the smallest change after which `< |im_end|>` is eight plain tokens; a reader of code or HTML is not
-    misled by it.
-    """
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    seen = _UNSEEN.sub("", text)
-    return _OPENING.sub(r"\g<0> ", seen) if "<" in seen or "[" in seen else seen

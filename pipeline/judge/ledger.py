@@ -6,12 +6,15 @@ ROOT/verdicts/<hash of the judge id>/judge.json       the id in words
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.memory.heritage import Heritage
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
-from darklode.pipeline.judge.port import REPLIES, check_replies
+from darklode.pipeline.judge.port import REPLIES, Earlier, check_replies
 
 VERDICTS = RowKind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, answer="relevant")
 
@@ -58,6 +61,18 @@ class Ledger(KeyedStore):
         check_replies(judge_id, pairs, replies)
         hashes = {name: pairs[name] for name in VERDICTS.key}
         self.append(judge_id, pa.table(hashes | dict(zip(replies.column_names, replies.columns, strict=True))))
+
+    def heritage(self, judge_id: str, earlier: Earlier | None) -> Callable[[pa.Table], bool]:
+        """Hands a judge's earlier verdicts down: a function of pairs that lack one, true where it found some.
+
+        Args:
+            judge_id: who inherits.
+            earlier: its earlier version; None: there is nothing to inherit.
+        """
+        if earlier is None:
+            return lambda _pairs: False
+        left = Heritage(self, judge_id, earlier.judge_id)
+        return lambda pairs: bool(left) and left.hand_down(pairs.filter(pa.array(earlier.alike(pairs))))
 
     def usage(self) -> pa.Table:
         """One row of `USAGE` per judge, by judge_id; tokens are those of the verdicts that stand."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ class LedgerJudge(Judge):
         self._source, self._ledger, self._attempts = source, ledger, attempts
         self._entries: Entries | None = None
         self.hits = 0
-        """Pairs that cost no call: the ledger had them, or they came twice in a batch."""
+        """Pairs that cost no call: the ledger had them, of an earlier version maybe, or they came twice in a batch."""
         self.asked = 0
         """Pairs that the source replied to."""
 
@@ -70,6 +71,10 @@ class LedgerJudge(Judge):
         entries = self._open()
         found = entries.find(pairs)
         missing = self._missing(pairs, found)
+        if len(missing) and self._inherits(pairs.take(pa.array(missing))):
+            entries.refresh()
+            found = entries.find(pairs)
+            missing = self._missing(pairs, found)
         self.hits += pairs.num_rows - len(missing)
         if len(missing):
             await self._ask(pairs.take(pa.array(missing)))
@@ -79,6 +84,10 @@ class LedgerJudge(Judge):
             lost = pairs.num_rows - len(found.rows)
             raise ValueError(f"{self.judge_id}: {lost} of {pairs.num_rows} pairs have no reply in the ledger")
         return found.values
+
+    @cached_property
+    def _inherits(self) -> Callable[[pa.Table], bool]:
+        return self._ledger.heritage(self.judge_id, self._source.earlier)
 
     def _open(self) -> Entries:
         self._ledger.tidy(self.judge_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -126,6 +126,19 @@ class ReplyBatch:
     replies: pa.Table
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier version of a judge.
+
+    Attributes:
+        judge_id: the id that its verdicts are kept under.
+        alike: of rows of `PAIRS`, whether it was shown the same words, shape (n_pairs,).
+    """
+
+    judge_id: str
+    alike: Callable[[pa.Table], NDArray[np.bool_]]
+
+
 class StreamingJudge(Protocol):
     """Like a judge, but its replies can be kept one by one: a failure costs none of those that came before it."""
 
@@ -137,6 +150,11 @@ class StreamingJudge(Protocol):
             DarklodeError: the server cannot be reached, or cannot judge.
         """
         ...
+
+    @property
+    def earlier(self) -> Earlier | None:
+        """Its earlier version, whose verdicts stand where it was shown the same; None: there is none."""
+        return None
 
     @property
     def note(self) -> str:

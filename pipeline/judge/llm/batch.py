@@ -23,6 +23,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.corpora import TenantChunks, tenants
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.base.memory.keys import KeyIndex
+from darklode.pipeline.base.memory.store import Entries
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
@@ -30,6 +31,7 @@ from darklode.pipeline.judge.llm.forms import RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
 from darklode.pipeline.judge.pairs import pair_blocks
+from darklode.pipeline.judge.port import Earlier
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 200_000_000
@@ -73,19 +75,27 @@ def short_name(judge_id: str) -> str:
     return sha256(judge_id.encode()).hexdigest()[:8]
 
 
-def unjudged(tables: Tables, ledger: Ledger, judge_id: str) -> Iterator[pa.Table]:
+def unjudged(tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None) -> Iterator[pa.Table]:
     """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
 
     Args:
         tables: holds `queries`, `chunks` and `pool`.
-        ledger: as it is now.
+        ledger: as it is now; verdicts of the earlier version that still hold are handed down.
         judge_id: whose verdicts.
+        earlier: the judge's earlier version.
     """
-    entries, seen = ledger.open(judge_id), KeyIndex()
+    entries, seen, inherits = ledger.open(judge_id), KeyIndex(), ledger.heritage(judge_id, earlier)
     for tenant in tenants(tables, "pool"):
         for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
-            rest = pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
+            rest = _unknown(pairs, entries)
+            if inherits(rest):
+                entries.refresh()
+                rest = _unknown(rest, entries)
             yield rest.filter(pa.array(seen.add_new(VERDICTS.keys(rest))))
+
+
+def _unknown(pairs: pa.Table, entries: Entries) -> pa.Table:
+    return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
 
 
 def write_batch(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> dict[Path, int]:

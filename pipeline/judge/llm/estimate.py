@@ -64,7 +64,7 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     Raises:
         DarklodeError: the judge cannot go on.
     """
-    sample, to_ask = draw(unjudged(tables, ledger, source.judge_id), SAMPLE, seed)
+    sample, to_ask = draw(unjudged(tables, ledger, source.judge_id, source.earlier), SAMPLE, seed)
     began = time.perf_counter()
     replies = asyncio.run(LedgerJudge(source, ledger, settings.attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - began

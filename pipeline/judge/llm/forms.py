@@ -8,17 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from darklode.pipeline.base import prompts as quoting
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.faults import sound
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import nearly
 from darklode.pipeline.judge.llm.prompt import Message, PairText, Prompt
+from darklode.pipeline.judge.port import Earlier
 
 TOP_LOGPROBS = 20
 """As many alternatives as OpenAI and vLLM give."""
@@ -145,9 +150,25 @@ class RequestTemplate:
     @cached_property
     def judge_id(self) -> str:
         """`llm-1:`, model, prompt, form, and a hash of all that can change a verdict; threshold and address cannot."""
+        return self._id(quoting.REVISION)
+
+    @property
+    def earlier(self) -> Earlier | None:
+        """The judge before the quoting of today; None where that quoted the prompt's own examples otherwise."""
+        shown = [text for one in self.prompt.examples for text in astuple(one.pair)]
+        if not self.prompt.quoting.as_before(pa.chunked_array([shown], pa.string())).all():
+            return None
+        return Earlier(self._id(1), self._shown_as_before)
+
+    def _shown_as_before(self, pairs: pa.Table) -> NDArray[np.bool_]:
+        texts = ("query", "title", "heading", "text")
+        same: NDArray[np.bool_] = np.all([self.prompt.quoting.as_before(pairs[name]) for name in texts], axis=0)
+        return same
+
+    def _id(self, revision: int) -> str:
         given = self.settings
         basis = [
-            *(VERSION, quoting.REVISION, given.model, given.revision, self.prompt.digest, str(self.form)),
+            *(VERSION, revision, given.model, given.revision, self.prompt.digest, str(self.form)),
             *(given.parameters, given.max_chunk_tokens, ESTIMATE),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
@@ -168,7 +189,7 @@ class RequestTemplate:
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
         """The same after a reply that could not be read: a model that is asked alike answers alike."""
-        echo = quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
+        echo = self.prompt.quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
         turns = [("user", user), ("assistant", echo), ("user", self.prompt.head.again)]
         messages = [self._system, *({"role": role, "content": content} for role, content in turns)]
         return json.dumps(self._request | {"messages": messages}).encode()

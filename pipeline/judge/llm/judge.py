@@ -17,7 +17,7 @@ from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.faults import Indigestible, Refused
+from darklode.pipeline.base.remote.faults import Indigestible, Passing, Refused
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
@@ -26,7 +26,7 @@ from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
 from darklode.pipeline.judge.llm.probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
-from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge
+from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100
 """So many pairs refused without an answer between them, and it is not the pairs that are at fault."""
@@ -77,6 +77,11 @@ class LlmJudge(StreamingJudge):
         return self.template.judge_id
 
     @property
+    def earlier(self) -> Earlier | None:
+        """See `RequestTemplate.earlier`."""
+        return self.template.earlier
+
+    @property
     def note(self) -> str:
         """The counters in a line, with the prefix cache's hit rate where the servers tell it; empty before any call."""
         if not self._begun:
@@ -115,7 +120,10 @@ class LlmJudge(StreamingJudge):
         """This judge in the strictest form that the ledger has verdicts of; None where it has none."""
         ledger = Ledger(self._root)
         each = (RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings))
-        return next((template for template in each if ledger.knows(template.judge_id)), None)
+        ids = ((template, template.judge_id, template.earlier) for template in each)
+        return next(
+            (one for one, now, then in ids if ledger.knows(now) or (then and ledger.knows(then.judge_id))), None
+        )
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         """See `StreamingJudge`."""
@@ -227,7 +235,7 @@ class Cases:
             return self._refused(case, error)
 
     async def _answered(self, case: Case, body: bytes, lane: Lane) -> Reading:
-        tries = {Indigestible: self._settings.attempts}
+        tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
         completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template.form, self._template.prompt)

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from darklode.pipeline.base.prompts import PromptFolder, Template, quoted
+from darklode.pipeline.base.prompts import PromptFolder, Template
+from darklode.pipeline.base.quoting import Quoting
 from darklode.schemas.section import Section
 
 Message = dict[str, str]
@@ -37,6 +38,11 @@ class Example(Section):
     chunk: str
     label: str
     reason: str
+
+    @property
+    def pair(self) -> PairText:
+        """What is shown of it."""
+        return PairText(self.query, self.title, self.heading, self.chunk)
 
 
 class Answer(Section):
@@ -132,8 +138,13 @@ class Prompt:
     def user_text(self, pair: PairText) -> str:
         """The pair, quoted; a line whose placeholder is unknown is left out."""
         texts = {"query": pair.query, "title": pair.title, "heading": pair.heading, "chunk": pair.chunk}
-        values = {name: quoted(text) for name, text in texts.items() if text is not None}
+        values = {name: self.quoting.quoted(text) for name, text in texts.items() if text is not None}
         return "\n".join(line.filled(values) for line in self._user_lines if values.keys() >= {*line.names})
+
+    @cached_property
+    def quoting(self) -> Quoting:
+        """Keeps foreign text apart from the prompt's own marks."""
+        return Quoting(self.user)
 
     @cached_property
     def _user_lines(self) -> list[Template]:
@@ -147,8 +158,7 @@ class Prompt:
         ]
 
     def _example(self, example: Example) -> str:
-        pair = PairText(example.query, example.title, example.heading, example.chunk)
-        return f"{self.user_text(pair)}\nLabel: {example.label}\nWhy: {example.reason}"
+        return f"{self.user_text(example.pair)}\nLabel: {example.label}\nWhy: {example.reason}"
 
 
 def load_prompt(name: str) -> Prompt:

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from darklode.pipeline.base.memory.heritage import Heritage
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.prompts import REVISION, PromptFolder, Template, quoted
+from darklode.pipeline.base.prompts import PromptFolder, Template
+from darklode.pipeline.base.quoting import REVISION, Quoting
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Counters, Usage
 from darklode.pipeline.base.remote.chat import chat_call
@@ -47,14 +49,19 @@ class PlannerPrompt:
     system: str
     user: str
 
-    @cached_property
-    def digest(self) -> str:
-        """Names all that the model is told, besides the query."""
-        told = json.dumps([REVISION, self.head.model_dump(), self.system, self.user])
+    def digest(self, revision: int = REVISION) -> str:
+        """Names all that the model is told, besides the query, by a revision of the quoting."""
+        told = json.dumps([revision, self.head.model_dump(), self.system, self.user])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    @cached_property
+    def quoting(self) -> Quoting:
+        """Keeps queries apart from the prompt's own marks."""
+        return Quoting(self.user)
 
     def messages(self, query: str, unreadable: str | None = None) -> list[dict[str, str]]:
         """The messages about a query; `unreadable` is the reply before, if it is asked again."""
+        quoted = self.quoting.quoted
         turns = [("system", self.system), ("user", Template(self.user).filled({"query": quoted(query)}))]
         if unreadable is not None:
             turns += [("assistant", quoted(unreadable)[:_LONGEST_ECHO] or "(nothing)"), ("user", self.head.again)]
@@ -153,7 +160,8 @@ class LlmPlanner(Planner):
         self._prompt = prompt or planner_prompt()
         self._tokens = Tokens(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
-        self.version = f"llm planner 1 {settings.model} {self._prompt.digest}"
+        self.version, earlier = (f"llm planner 1 {settings.model} {self._prompt.digest(n)}" for n in (REVISION, 1))
+        self._heritage = Heritage(self._store, self.version, earlier)
 
     @property
     def counters(self) -> Counters:
@@ -167,8 +175,10 @@ class LlmPlanner(Planner):
             DarklodeError: no call can succeed, or none has for `give_up_after` seconds. What was answered is kept.
         """
         self._store.tidy(self.version)
-        entries = self._store.open(self.version)
-        self._ask(queries, entries)
+        entries, every = self._store.open(self.version), pc.unique(queries["text"])
+        self._inherit(_unknown(every, entries))
+        entries.refresh()
+        self._ask(_unknown(every, entries))
         entries.refresh()
         blocks = (queries.slice(at, QUERIES_AT_ONCE) for at in range(0, queries.num_rows, QUERIES_AT_ONCE))
         return pa.concat_tables([QUERY_TERMS.empty(), *(self._read(block, entries) for block in blocks)])
@@ -183,15 +193,18 @@ class LlmPlanner(Planner):
         }
         return planned(queries, lambda _tenant, text: read[text])
 
-    def _ask(self, queries: pa.Table, entries: Entries) -> None:
-        """Ask about the texts that have no entry, and keep each reply."""
-        every = pc.unique(queries["text"])
-        texts = np.delete(np.arange(len(every)), entries.find(_hashed(every)).rows)
+    def _inherit(self, texts: pa.Array) -> None:
+        """Take over what was said before the quoting of today, where it shows a text as it was shown then."""
+        if self._heritage:
+            self._heritage.hand_down(_hashed(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
+
+    def _ask(self, texts: pa.Array) -> None:
+        """Ask about texts, and keep each reply."""
         if not len(texts):
             return
         waiting, since = list[dict[str, str | None]](), time.monotonic()
         with Background() as background:
-            replies = background.iterate(self._replies(every.take(pa.array(texts)).to_pylist()))
+            replies = background.iterate(self._replies(texts.to_pylist()))
             try:
                 for reply in replies:
                     waiting.append(reply)
@@ -239,6 +252,11 @@ class LlmPlanner(Planner):
                 return {"query": text, "reply": reply, "error": None}
         self.counters.answer(null=True)
         return {"query": text, "reply": None, "error": error}
+
+
+def _unknown(texts: pa.Array, entries: Entries) -> pa.Array:
+    """The texts that have no entry."""
+    return texts.take(pa.array(np.delete(np.arange(len(texts)), entries.find(_hashed(texts)).rows)))
 
 
 def _hashed(texts: pa.Array | pa.ChunkedArray) -> pa.Table:

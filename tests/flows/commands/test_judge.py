@@ -170,7 +170,7 @@ def test_the_prompt_is_shown_for_a_pair(call: Call) -> None:
     shown = call("judge", "prompt", "--show", *pair, "--set", "judge.prompt=graded")
     assert (shown.code, shown.err) == (0, "")
     user = shown.out.split("\nuser\n")[1]
-    assert user == "<query>\nignore [bold]this\n</query>\n<chunk>\nKeys › Reset\n< /chunk> {query}\n</chunk>\n"
+    assert user == "<query>\nignore [bold]this\n</query>\n<chunk>\nKeys › Reset\n<\\/chunk> {query}\n</chunk>\n"
     assert "labels 3, 2, 1, 0" in shown.out
     assert "<chunk>" in call("judge", "prompt", "--show").out.split("\nuser\n")[1]
 

@@ -1,4 +1,4 @@
-"""The files of a prompt, read and checked, and foreign text that stays data."""
+"""The files of a prompt, read and checked."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.prompts import PromptFolder, Template, quoted
-
-
-@pytest.mark.parametrize("text", ["a < b", "x <= 3", "1<2", "f(x) -> y", "a[0] [x](y) [Note]", "naïve\tcafé\n"])
-def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert quoted(text) == text
-
-
-def test_markup_stays_readable() -> None:
-    assert quoted("<b>bold</b>\r\nend") == "< b>bold< /b>\nend"
+from darklode.pipeline.base.prompts import PromptFolder, Template
 
 
 def test_a_value_is_never_read_as_a_template() -> None:

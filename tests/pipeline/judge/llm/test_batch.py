@@ -216,6 +216,15 @@ def test_a_judged_run_has_nothing_to_write(tables: Tables, kept: Ledger) -> None
     assert sum(rest.num_rows for rest in unjudged(tables, kept, "j")) == 0
 
 
+def test_what_was_judged_before_the_quoting_of_today_is_not_written_again(tables: Tables, kept: Ledger) -> None:
+    then = TEMPLATE.earlier
+    assert then
+    every = pa.concat_tables(list(unjudged(tables, kept, TEMPLATE.judge_id, then)))
+    asyncio.run(LedgerJudge(ScriptedStream(lambda _pair: RELEVANT, judge_id=then.judge_id), kept).judge(every))
+    left = pa.concat_tables(list(unjudged(tables, kept, TEMPLATE.judge_id, then)))
+    assert {*left["text"].to_pylist()} == {TEXTS["c1"]}, "the one chunk that is quoted in another way"
+
+
 @given(query=st.integers(0, 99), chunk=st.integers(0, 99), cut=st.booleans())
 def test_a_name_says_the_pair(query: int, chunk: int, cut: bool) -> None:
     row = pairs((query, chunk)).to_pylist()[0]

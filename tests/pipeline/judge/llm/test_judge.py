@@ -27,6 +27,7 @@ from darklode.pipeline.judge.llm.judge import LlmJudge, by_query
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from helpers.fake_chat import FAULTS, PROSE, FakeChat, Request, at_random, label_of, probabilities
+from helpers.scripted_stream import ScriptedStream
 
 NO_MODES = frozenset[str]()
 PROBES = 2
@@ -160,6 +161,26 @@ def test_the_form_of_the_verdicts_that_are_kept_stands(tmp_path: Path) -> None:
         assert server.requests == PROBES + 6, "the form is confirmed before the first pair that is not known"
         asyncio.run(later.judge(pairs_of(3, 7)))
         assert server.requests == PROBES + 6 + 3, "once"
+
+
+BEFORE = "llm-1:fake:binary-1:choice+logprobs:4ac74c207e3431a1"
+"""Whose verdicts these are before the quoting of today."""
+
+
+def test_verdicts_of_before_the_quoting_of_today_stand_where_the_model_was_shown_the_same(tmp_path: Path) -> None:
+    pairs = pairs_of(2, 3)
+    texts = ["List<String> x" if "1" in chunk else "a[0] <= 3" for chunk in pairs["chunk_id"].to_pylist()]
+    pairs = pairs.set_column(pairs.column_names.index("text"), PAIRS.field("text"), pa.array(texts))
+    said = asyncio.run(LedgerJudge(ScriptedStream(judge_id=BEFORE), Ledger(str(tmp_path))).judge(pairs)).to_pylist()
+    with FakeChat() as server:
+        judge = with_ledger(server, tmp_path)
+        replies = asyncio.run(judge.judge(pairs)).to_pylist()
+        assert server.requests == PROBES + 2
+    assert judge.judge_id != BEFORE
+    kept = [row for row, text in enumerate(texts) if "List" not in text]
+    assert [replies[row] for row in kept] == [said[row] for row in kept]
+    assert {replies[row]["raw_reply"] for row in range(6) if row not in kept} <= {"yes", "no"}
+    assert asyncio.run(with_ledger(server, tmp_path).judge(pairs)).to_pylist() == replies, "no server is needed now"
 
 
 @pytest.mark.parametrize(

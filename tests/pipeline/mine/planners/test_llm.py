@@ -9,11 +9,20 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
-from darklode.pipeline.mine.planners.llm import LlmPlanner, PlannerPrompt, UnreadablePlan, importances, planner_prompt
+from darklode.pipeline.mine.planners.llm import (
+    PLANS,
+    LlmPlanner,
+    PlannerPrompt,
+    UnreadablePlan,
+    importances,
+    planner_prompt,
+)
 from darklode.pipeline.mine.planners.port import Tokens
 from darklode.schemas.tables import TABLES
 from helpers.fake_chat import FakeChat, at_random
+from helpers.hash_encoder import content_hash
 
 WORDS = Tokens(every_word=True)
 
@@ -151,6 +160,18 @@ def test_a_rerun_pays_only_for_what_is_missing(root: str) -> None:
         again = LlmPlanner(settings(server), root)
         assert plan(again, *texts) == {text: {text: 0.5} for text in texts}
         assert again.counters.calls == 0
+
+
+def test_replies_of_before_the_quoting_of_today_stand_where_the_query_was_shown_the_same(root: str) -> None:
+    texts = ["reset key", "List<String>"]
+    kept = {"query_hash": [content_hash(text) for text in texts], "reply": ['{"reset": 1}'] * 2, "error": [None] * 2}
+    rows = pa.table(kept).cast(pa.schema([PLANS.schema.field(name) for name in kept]))
+    KeyedStore(root, PLANS).append("llm planner 1 fake a0cb9a6c90e5c757", rows)
+    with FakePlanner() as server:
+        found = plan(LlmPlanner(settings(server), root), *texts)
+        assert found == {"reset key": {"reset": 1.0}, "List<String>": {"list string": 0.5}}
+        assert plan(LlmPlanner(settings(server), root), *texts) == found
+        assert server.requests == 1
 
 
 def test_another_prompt_asks_anew_and_what_cannot_be_read_is_not_asked_about_again(root: str) -> None:

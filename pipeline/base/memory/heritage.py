@@ -1,0 +1,47 @@
+"""What an owner's earlier version left in a keyed store: handed down where it holds, and never paid for again."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import pyarrow as pa
+
+from darklode.pipeline.base.memory.store import Entries, KeyedStore
+
+
+class Heritage:
+    """The rows of an owner's earlier version.
+
+    Args:
+        store: keeps both.
+        owner_id: who inherits.
+        earlier_id: of whom.
+    """
+
+    def __init__(self, store: KeyedStore, owner_id: str, earlier_id: str) -> None:
+        self._store, self._owner_id, self._earlier_id = store, owner_id, earlier_id
+
+    def __bool__(self) -> bool:
+        return self._entries is not None
+
+    def hand_down(self, keys: pa.Table) -> bool:
+        """Keep the rows that stand under these keys as the owner's; whether there are any.
+
+        Args:
+            keys: a table with the columns of the kind's key, of which the owner has no rows.
+
+        Raises:
+            ArtifactError: they cannot be read or written.
+        """
+        if self._entries is None or not keys.num_rows:
+            return False
+        found = self._entries.find(keys)
+        rows = keys.select(self._store.kind.key).take(pa.array(found.rows))
+        for name in found.values.column_names:
+            rows = rows.append_column(name, found.values[name])
+        self._store.append(self._owner_id, rows)
+        return bool(rows.num_rows)
+
+    @cached_property
+    def _entries(self) -> Entries | None:
+        return self._store.open(self._earlier_id) if self._store.knows(self._earlier_id) else None
