@@ -72,6 +72,7 @@ def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:
         run.sql("DROP VIEW triplets")
 
 
+@pytest.mark.slow
 def test_the_page_can_be_followed(tmp_path: Path, served: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SAMPLE, tmp_path / "data" / "sample")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

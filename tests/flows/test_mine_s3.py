@@ -38,6 +38,7 @@ def fetched(environment: Environment, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Path) -> None:
     built(mine_command(OUT, "--from", "2026-03-01", "--to", "2026-03-02", logs=LOG), s3)
     printed = built(mine_command(OUT, "--date", "2026-03-03", logs=LOG), s3)

