@@ -84,8 +84,10 @@ class CleanSettings(Section):
     )
     min_percentile: float = Field(25, ge=0, le=100, description="drop shorter word counts (DevRev-Search, 3.1)")
     max_percentile: float = Field(75, ge=0, le=100, description="drop longer word counts (DevRev-Search, 3.1)")
-    language: str | None = Field("en", description="keep this language, ISO 639 code; null keeps all")
-    language_score: Share = Field(0.5, description="another language counts only from this probability on")
+    language: str | tuple[str, ...] | None = Field(
+        "en", description="keep this language, ISO 639 code, or these, such as [en, zh]; null keeps all"
+    )
+    language_score: Share = Field(0.8, description="another language counts only from this probability on")
     deduplicate: bool = Field(True, description="keep one of the queries that differ in case and white space only")
     clusters: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
         "auto", description="k-means clusters per tenant; auto: 10·√n, at most n"
@@ -97,6 +99,11 @@ class CleanSettings(Section):
         if self.min_percentile >= self.max_percentile:
             raise ValueError(f"min_percentile {self.min_percentile} must be below max_percentile {self.max_percentile}")
         return self
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that are kept; none where all are."""
+        return (self.language,) if isinstance(self.language, str) else self.language or ()
 
 
 class ChunkSettings(Section):

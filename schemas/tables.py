@@ -75,7 +75,7 @@ _CLEANED = [
     TENANT,
     QUERY_ID,
     field("text", pa.string(), "the query, trimmed, personal data masked if so set"),
-    field("n_words", pa.int32(), "words: runs of characters between white space"),
+    field("n_words", pa.int32(), "words: between white space, and in scripts without spaces by ICU's dictionaries"),
     field("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
     field("language_score", pa.float32(), "its probability, 0 to 1"),
     field("cluster_id", pa.int32(), "k-means cluster within the tenant"),

@@ -133,7 +133,9 @@ def init(
         str | None, typer.Option(help="OpenAI-compatible server of the judge; empty: the embedded scorer.")
     ] = None,
     judge_model: Annotated[str | None, typer.Option(help="The judge's model there.")] = None,
-    language: Annotated[str | None, typer.Option(help="Language of the queries, such as en; empty: all.")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Languages of the queries, such as en or en,zh; empty: all.")
+    ] = None,
     license_: Annotated[str | None, typer.Option("--license", help="Licence of documents and queries.")] = None,
 ) -> None:
     """Write a commented settings file for your own data; it asks for what no option says."""
@@ -148,13 +150,18 @@ def init(
     root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
     chosen = ask.columns(found, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
-    spoken = ask("language", language, "Language of the queries (such as en; empty: all)", "en")
-    chosen |= {"clean.language": spoken or None} if spoken != "en" else {}
+    spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", "en")
+    chosen |= {"clean.language": _languages(spoken)} if spoken != "en" else {}
     licensed = ask("license", license_, "Licence of documents and queries", "unknown")
     chosen |= {"card.license": licensed} if licensed != "unknown" else {}
     found |= {"out": f"{root}/benchmark" if found["queries"] else "", "mined": f"{root}/mined" if found["logs"] else ""}
     paths = {name: _from(file, value) for name, value in found.items() if value}
     _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
+
+
+def _languages(spoken: str) -> list[str] | str | None:
+    names = [name.strip() for name in spoken.split(",") if name.strip()]
+    return names if len(names) > 1 else next(iter(names), None)
 
 
 def _judge(ask: "_Ask", url: str | None, model: str | None) -> dict[str, Any]:

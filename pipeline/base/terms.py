@@ -16,21 +16,16 @@ import Stemmer
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES
 
 if TYPE_CHECKING:
     from scipy import sparse
 
 _MAX_FREQUENT = 30_000  # what vectors are fitted on: rarer terms have too little company to learn from
 _SAMPLE_SEED = 20170401
-_NO_SPACES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
-    "\U00020000-\U0003134f"
-)
-_RUN = re.compile(f"[{_NO_SPACES}]+")
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"  # `\w` alone cuts words at vowel signs
-_WORD = re.compile(rf"[\w{_MARKS}{_NO_SPACES}]+")
-_SPAN = re.compile(rf"{_RUN.pattern}|(?:(?![_{_NO_SPACES}])[\w{_MARKS}])+")
+_WORD = re.compile(rf"[\w{_MARKS}{WITHOUT_SPACES}]+")
+_SPAN = re.compile(rf"{RUN.pattern}|(?:(?![_{WITHOUT_SPACES}])[\w{_MARKS}])+")
 
 
 def _bigrams(run: re.Match[str]) -> str:
@@ -49,7 +44,7 @@ def words(text: str) -> list[str]:
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     text = text.lower().replace("_", " ")
     if not text.isascii():
-        text = _RUN.sub(_bigrams, text)
+        text = RUN.sub(_bigrams, text)
     return _WORD.findall(text)
 
 
@@ -60,7 +55,7 @@ def tokens(text: str) -> Iterator[tuple[int, int]]:
     """
     for found in _SPAN.finditer(text):
         start, end = found.span()
-        if _RUN.match(found.group()):
+        if RUN.match(found.group()):
             yield from ((at, min(at + 2, end)) for at in range(start, max(start + 1, end - 1)))
         else:
             yield start, end
@@ -68,7 +63,7 @@ def tokens(text: str) -> Iterator[tuple[int, int]]:
 
 def is_pair(word: str) -> bool:
     """Whether a word of `words` is of a script without spaces, and so may be half of a longer one."""
-    return not word.isascii() and _RUN.match(word) is not None
+    return not word.isascii() and RUN.match(word) is not None
 
 
 class _Stems(dict[str, str]):

@@ -1,4 +1,4 @@
-"""Cleaning the query log (DevRev-Search, 3.1): noise, length, language, exact duplicates, diversity, in this order.
+"""Cleaning the query log (DevRev-Search, 3.1): noise, language, length, exact duplicates, diversity, in this order.
 
 Each filter says of every query why it goes, or that it stays. What goes is in `rejects`; what is dropped because
 another query says the same names that query.
@@ -13,18 +13,15 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.personal_data import mask
+from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.prepare.diversity import pick_representatives
-from darklode.pipeline.prepare.filters import (
-    FilterResult,
-    drop_duplicates,
-    drop_extremes,
-    drop_noise,
-    drop_other_languages,
-)
+from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes
+from darklode.pipeline.prepare.language import drop_other_languages
+from darklode.pipeline.prepare.noise import drop_noise
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import CLEANED_QUERIES, RAW_QUERIES
 
-CLEAN = Stage("clean", 1, ("raw_queries",), ("cleaned_queries",))
+CLEAN = Stage("clean", 2, ("raw_queries", "documents"), ("cleaned_queries",))
 
 Filter = Callable[[pa.Table], FilterResult]
 
@@ -33,7 +30,7 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     """Clean a query log.
 
     Args:
-        tables: holds `raw_queries`.
+        tables: holds `raw_queries`, and `documents`, whose words tell a query's language.
         output: takes `cleaned_queries` and `rejects`.
         settings: which filters, how strict; `keep_all` lets every query through and only describes it.
         seed: of the clustering.
@@ -43,7 +40,7 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     """
     queries = _working_table(tables.read("raw_queries"), settings)
     dropped: list[tuple[str, pa.Table]] = []
-    for number, (name, sieve) in enumerate(_filters(settings, seed)):
+    for number, (name, sieve) in enumerate(_filters(tables, settings, seed)):
         output.progress(number, 5)
         queries, gone = _apply(f"clean.{name}", sieve(queries), output, settings.keep_all)
         dropped.append((f"clean.{name}", gone))
@@ -56,11 +53,11 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
     output.write("cleaned_queries", in_order)
 
 
-def _filters(settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
+def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:
     return [
         ("noise", lambda queries: drop_noise(queries, settings)),
+        ("language", lambda queries: drop_other_languages(queries, settings, tables)),
         ("length", lambda queries: drop_extremes(queries, settings)),
-        ("language", lambda queries: drop_other_languages(queries, settings)),
         ("duplicates", lambda queries: drop_duplicates(queries, settings)),
         ("diversity", lambda queries: pick_representatives(queries, settings, seed)),
     ]
@@ -113,8 +110,3 @@ def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[st
         mine = named.select(["tenant", "id", "represented_by"]).rename_columns(["tenant", "id", "by"])
         later = pa.concat_tables([later, mine.filter(pc.is_valid(mine["by"]))])
         yield step, named
-
-
-def count_words(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Runs of characters between white space, per text; 0 for an empty one."""
-    return pc.cast(pc.count_substring_regex(text, r"\S+"), pa.int32())

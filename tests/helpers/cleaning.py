@@ -6,7 +6,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.prepare.clean import CLEAN, clean
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import RAW_QUERIES
-from helpers.runs import execute, put, read
+from helpers.runs import documents, execute, put, read
 
 OPEN = {
     "noise": False,
@@ -24,8 +24,25 @@ def raw(texts: list[str], tenants: list[str] | None = None) -> pa.Table:
     return RAW_QUERIES.rows({"tenant": tenants or ["default"] * n, "query_id": ids, "text": texts, "count": [1] * n})
 
 
-def cleaned(run: Run, texts: list[str], tenants: list[str] | None = None, **options: object) -> Manifest:
+DOCUMENTS = documents(
+    doc_id=["keys", "deliveries"],
+    text=[
+        "How to rotate a signing secret. To reset your password, open the settings of your account.",
+        "Garage door seals and other orders: a delivery is sent to each webhook, and you can delete a route.",
+    ],
+)
+
+
+def cleaned(
+    run: Run,
+    texts: list[str],
+    tenants: list[str] | None = None,
+    *,
+    corpus: pa.Table = DOCUMENTS,
+    **options: object,
+) -> Manifest:
     put(run, "raw_queries", raw(texts, tenants))
+    put(run, "documents", corpus)
     chosen = CleanSettings.model_validate(OPEN | options)
     return execute(run, CLEAN, lambda tables, output: clean(tables, output, chosen, seed=1))
 

@@ -1,7 +1,10 @@
 """The queries: how long, in which languages, and how alike."""
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.report.charts import Histogram, histograms, stacked, whole_bins
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes, Text
 from darklode.pipeline.report.figure import Figure, FigureSection
@@ -12,18 +15,7 @@ LONGEST = 30
 """Longer queries share a bin."""
 TEXT = 300
 
-LENGTHS = f"""
-    WITH counted AS (
-        SELECT 'raw' AS kind, len(regexp_extract_all(text, '\\S+')) AS words FROM raw_queries UNION ALL
-        SELECT 'cleaned', n_words FROM cleaned_queries UNION ALL
-        SELECT 'cleaned', len(regexp_extract_all(payload, '\\S+')) FROM rejects
-        WHERE stage = 'clean.diversity' AND payload IS NOT NULL UNION ALL
-        SELECT 'kept', n_words FROM cleaned_queries
-    )
-    SELECT CAST(least(words, {LONGEST + 1}) AS BIGINT) AS words, count(*) FILTER (kind = 'raw') AS raw,
-           count(*) FILTER (kind = 'cleaned') AS cleaned, count(*) FILTER (kind = 'kept') AS kept
-    FROM counted GROUP BY ALL ORDER BY words
-"""
+SAMPLED = "SELECT payload FROM rejects WHERE stage = 'clean.diversity' AND payload IS NOT NULL"
 
 LANGUAGES = """
     WITH named AS (
@@ -66,6 +58,21 @@ LARGEST = f"""
     SELECT tenant, cluster_id, raw_queries, kept, examples FROM sizes JOIN named USING (tenant, cluster_id)
     ORDER BY raw_queries DESC, tenant, cluster_id
 """
+
+
+def _counted(source: Source) -> pa.Table:
+    """How many queries have so many words: raw, cleaned, and kept."""
+    tables = source.tables
+    raw = _by_words(count_words(tables.read("raw_queries", ["text"])["text"]))
+    sampled = _by_words(count_words(tables.sql(SAMPLED)["payload"]))
+    kept = _by_words(tables.read("cleaned_queries", ["n_words"])["n_words"])
+    words = np.flatnonzero(raw + sampled + kept)
+    counts = {"raw": raw, "cleaned": sampled + kept, "kept": kept}
+    return pa.table({"words": words} | {name: count[words] for name, count in counts.items()})
+
+
+def _by_words(words: pa.ChunkedArray) -> NDArray[np.int64]:
+    return np.bincount(np.minimum(words.to_numpy(), LONGEST + 1), minlength=LONGEST + 2)
 
 
 def _lengths(table: pa.Table, _source: Source) -> list[Chart]:
@@ -114,7 +121,7 @@ SECTION = FigureSection(
             "Queries by number of words: as they came in, cleaned (no noise, within the length percentiles, in the "
             "language asked for, no duplicates), and kept after cluster sampling; each row has its own height, and 31 "
             "stands for all longer ones.",
-            lambda source: source.tables.sql(LENGTHS),
+            _counted,
             _lengths,
             ("raw_queries", "cleaned_queries"),
             wide=True,

@@ -45,6 +45,12 @@ def test_options_alone_write_a_file_that_the_commands_read(call: Call, data: Pat
         found.path("logs", None, "--logs")
 
 
+def test_several_languages_are_a_list(call: Call, data: Path) -> None:
+    shown = call("init", "--docs", "handbook", "--queries", SAMPLE, "--language", "en, zh")
+    assert (shown.code, shown.err) == (0, "")
+    assert load_settings(config=data / "darklode.yaml").clean.language == ("en", "zh")
+
+
 def test_the_file_builds_from_anywhere(call: Call, data: Path, alone: Environment, tmp_path: Path) -> None:
     call("init", "here/mine.yaml", "--docs", SAMPLE, "--queries", SAMPLE, "--runs", "runs", "--license", "CC0")
     printed = built([DARKLODE, "build", "--config", str(data / "here" / "mine.yaml")], alone, run_command)

@@ -56,8 +56,8 @@ def test_funnel_names_the_steps(run: Run) -> None:
     manifest = cleaned(run, ["test", "reset my password", "reset my password"], noise=True, deduplicate=True)
     assert [step.step for step in manifest.funnel] == [
         "clean.noise",
-        "clean.length",
         "clean.language",
+        "clean.length",
         "clean.duplicates",
         "clean.diversity",
     ]

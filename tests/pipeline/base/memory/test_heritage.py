@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.pipeline.base.memory.heritage import Heritage
-from darklode.pipeline.base.memory.rows import Kind
+from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from helpers.hash_encoder import content_hash
 
-PLANS = Kind("plans", "planner", ("query_hash",), pa.schema([("reply", pa.string()), ("error", pa.string())]), "reply")
+PLANS = RowKind(
+    "plans", "planner", ("query_hash",), pa.schema([("reply", pa.string()), ("error", pa.string())]), "reply"
+)
 
 
 def rows(*names: str) -> pa.Table:

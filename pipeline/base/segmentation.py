@@ -1,0 +1,44 @@
+"""Where words end in scripts that are written without spaces: Chinese, Japanese, Thai, Lao, Khmer and Myanmar.
+
+The boundaries are those of Unicode Standard Annex 29 with ICU's dictionaries.
+"""
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WITHOUT_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
+    "\U00020000-\U0003134f"
+)
+"""Characters of these scripts, as they stand between the brackets of a regular expression."""
+
+RUN = re.compile(f"[{WITHOUT_SPACES}]+")
+
+
+def spaced(text: str) -> str:
+    """`text` with white space around each word of these scripts; what else it holds stays as it is."""
+    return RUN.sub(_words, text)
+
+
+def spaced_column(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`spaced` of each text of a column without nulls; only those that hold such a script are looked at one by one."""
+    without = pc.match_substring_regex(texts, RUN.pattern)
+    cut = pa.array(map(spaced, texts.filter(without).to_pylist()), pa.string())
+    return pa.chunked_array([pc.replace_with_mask(texts.combine_chunks(), without.combine_chunks(), cut)])
+
+
+def count_words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words of each text: what stands between white space, or between the boundaries of a script without spaces.
+
+    What holds no letter and no digit is no word.
+    """
+    return pc.cast(pc.count_substring_regex(spaced_column(texts), r"\S*[\pL\pN]\S*"), pa.int32())
+
+
+def _words(run: re.Match[str]) -> str:
+    from icu4py.breakers import WordBreaker
+
+    return f" {' '.join(WordBreaker(run.group(), 'root'))} "

