@@ -290,8 +290,15 @@ class SplitSettings(Section):
 
 
 class TripletSettings(Section):
-    """How many negatives a triplet has, and how they are mined."""
+    """Which positives are learned from, how many negatives each has, and how they are mined."""
 
+    min_probability: Share = Field(
+        0.7, description="a judge's positive is learned from at this probability on; one without any is, too"
+    )
+    max_positives: int = Field(5, ge=0, description="positives of a query that are learned from, best first; 0: all")
+    same_document: bool = Field(
+        False, description="chunks of a document that holds a positive of the query may be its negatives"
+    )
     negatives: int = Field(16, gt=0, description="hard negatives per positive (DevRev-Search, A.4)")
     margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
 

@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.schemas.settings import LabelSettings
 from darklode.schemas.tables import QRELS
 
-LABEL = Stage("label", 1, ("verdicts",), ("qrels",))
+LABEL = Stage("label", 2, ("queries", "pool", "verdicts"), ("qrels",))
 
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
@@ -31,6 +31,23 @@ CHANGED = f"""
     FROM human_labels h LEFT JOIN ({JUDGED}) j USING (tenant, query_id, chunk_id)
 """
 
+# A query is without an answer only if every candidate has a label: one that nobody read may answer it.
+OUTCOMES = """
+    WITH labels AS ({labels}),
+    found AS (
+        SELECT tenant, query_id, count(*) AS candidates, count(relevance) AS labelled
+        FROM pool LEFT JOIN labels USING (tenant, query_id, chunk_id) GROUP BY tenant, query_id
+    ),
+    answered AS (SELECT DISTINCT tenant, query_id, true AS answered FROM labels WHERE relevance > 0),
+    outcomes AS (
+        SELECT CASE WHEN answered THEN 'answered' WHEN candidates IS NULL THEN 'no candidate found'
+                    WHEN labelled < candidates THEN 'no positive among the candidates with a label'
+                    ELSE 'nothing answers it' END AS outcome
+        FROM queries LEFT JOIN found USING (tenant, query_id) LEFT JOIN answered USING (tenant, query_id)
+    )
+    SELECT outcome, count(*) AS queries FROM outcomes GROUP BY outcome ORDER BY outcome
+"""
+
 
 def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
     """Write a relevance for every verdict that could be read, and say whose it is.
@@ -39,8 +56,10 @@ def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
     verdict that is null has none. With `human_overrides` a pair that people labelled has their label instead, also
     where there is no verdict.
 
+    A query none of whose candidates is relevant is an outcome of its own, counted in the funnel.
+
     Args:
-        tables: holds `verdicts`; with `human_overrides` `human_labels`, too.
+        tables: holds `queries`, `pool` and `verdicts`; with `human_overrides` `human_labels`, too.
         output: takes `qrels`, by tenant, query_id and chunk_id; its facts count human labels, those of pairs without
             a label of the judge, and those that overrule it.
         settings: whether people overrule the judge.
@@ -57,3 +76,13 @@ def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
     judged = written - output.facts.get("only_human", 0)
     dropped = {"unreadable reply": total - judged} if total > judged else {}
     output.count(FunnelStep("label", "verdicts", total, "labels", written, dropped))
+    output.count(_answers(tables, labels))
+
+
+def _answers(tables: Tables, labels: str) -> FunnelStep:
+    """Queries in, those with a positive out, and what became of the others."""
+    rows = tables.sql(OUTCOMES.format(labels=labels)).to_pylist()
+    queries = {row["outcome"]: row["queries"] for row in rows}
+    answered = queries.pop("answered", 0)
+    asked = answered + sum(queries.values())
+    return FunnelStep("answers", "queries", asked, "queries with a positive", answered, queries)

@@ -13,6 +13,15 @@ from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
 
+MANY_POSITIVES = 20
+"""Of half of the queries that have any: the median of DevRev-Search is 6."""
+
+LARGE_SHARE = 0.25
+"""Of the labelled candidates: people called 5 to 14 % of such pools relevant."""
+
+EVERYTHING = 0.98
+"""Recall at the pool's depth: by people's labels the embedded retrievers reach .25 to .96."""
+
 SMALL_TENANTS = """
     SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
     HAVING count(*) <= 2 * $1 ORDER BY tenant
@@ -29,6 +38,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
     found = [
         _small(tables, settings.pool.search_depth),
         _labels(tables),
+        _implausible(tables),
         _unreadable(tables),
         _unjudged(tables),
         _uncalibrated(tables),
@@ -55,6 +65,27 @@ def _labels(tables: Tables) -> str:
     said = f"{without:,} of {everything:,} queries have no positive." if without else ""
     few = f"Only {test} test queries have a positive: differences between systems will be noise."
     return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
+
+
+RELEVANT_SHARE = "SELECT count(*) FILTER (relevance > 0) / count(*) AS share FROM qrels HAVING count(*) > 0"
+LEAST_RECALL = "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE tenant IS NULL HAVING count(*) > 1"
+
+
+def _implausible(tables: Tables) -> str:
+    medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
+    shares, recalls = tables.sql(RELEVANT_SHARE)["share"], tables.sql(LEAST_RECALL)["least"]
+    signs = [
+        *(f"half of the answered queries have {n:g} positives or more" for n in _above(MANY_POSITIVES, medians)),
+        *(f"{share:.0%} of the labelled candidates are relevant" for share in _above(LARGE_SHARE, shares.to_pylist())),
+        *(f"each retriever finds {least:.0%} or more of them" for least in _above(EVERYTHING, recalls.to_pylist())),
+    ]
+    if not signs:
+        return ""
+    return f"These labels are implausible: {'; '.join(signs)}. The judge calls too much relevant: read some triplets."
+
+
+def _above(limit: float, values: list[float | None]) -> list[float]:
+    return [value for value in values if value is not None and value > limit]
 
 
 def _unreadable(tables: Tables) -> str:

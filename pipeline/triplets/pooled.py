@@ -9,31 +9,50 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 3, ("queries", "chunks", "rankings", "pool", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 4, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
-TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, sha256(text) AS text_hash FROM chunks"
+TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
+
+# A label of people's is sure, and so is one without a probability: what is unknown is not small.
+RELEVANT = """
+    CREATE TEMP TABLE relevant AS
+    WITH found AS (
+        SELECT tenant, query_id, chunk_id, doc_id, text_hash, split, fused_score, source, relevance, probability,
+               source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely
+        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
+        JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
+        WHERE relevance > 0 AND split <> 'test'
+    )
+    SELECT *, row_number() OVER (
+        PARTITION BY tenant, query_id, unlikely
+        ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
+    ) AS place FROM found
+"""
 
 # NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
 POSITIVES = """
     CREATE TEMP TABLE positives AS
-    SELECT tenant, query_id, chunk_id AS positive_id, text_hash, split, fused_score AS positive_score,
+    SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
            fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
-    JOIN texts USING (tenant, chunk_id)
-    WHERE relevance > 0 AND split <> 'test'
+    FROM relevant WHERE NOT unlikely AND ($most = 0 OR place <= $most)
 """
 
-# Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one of
-# the query's positives is none of its negatives, and no text is a negative twice.
+ANSWERING = """
+    CREATE TEMP TABLE answering AS SELECT DISTINCT tenant, query_id, doc_id FROM relevant WHERE NOT $same_document
+"""
+
+# Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one which
+# answers the query is none of its negatives, and no text is a negative twice.
 JUDGED = """
     CREATE TEMP TABLE judged AS
     WITH found AS (
         SELECT tenant, query_id, chunk_id, text_hash, fused_score AS score
         FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN texts USING (tenant, chunk_id)
         SEMI JOIN positives USING (tenant, query_id)
-        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        ANTI JOIN relevant USING (tenant, query_id, text_hash)
+        ANTI JOIN answering USING (tenant, query_id, doc_id)
         WHERE relevance = 0
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY fused_score DESC, chunk_id) = 1
     )
@@ -61,7 +80,8 @@ MINED = """
         SELECT tenant, query_id, chunk_id, score
         FROM beyond JOIN texts USING (tenant, chunk_id)
         ANTI JOIN unlabelled USING (tenant, query_id, text_hash)
-        ANTI JOIN positives AS same USING (tenant, query_id, text_hash)
+        ANTI JOIN relevant USING (tenant, query_id, text_hash)
+        ANTI JOIN answering USING (tenant, query_id, doc_id)
         ANTI JOIN judged AS taken USING (tenant, query_id, text_hash)
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id, text_hash ORDER BY score DESC, chunk_id) = 1
     )
@@ -121,27 +141,43 @@ BLOCK_OF_TRIPLETS = """
 
 
 def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
-    """Write one triplet per positive of a train or validation query.
+    """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
-    Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks beyond the
-    pool whose fused score lies below s⁺ − |s⁺|·margin. A shortfall is counted, never filled with random text.
-    Scores are the fused retrieval scores of both, on one scale.
+    Positives, best first: people's labels, then grade, probability and fused score; at most `max_positives` a query,
+    and none that the judge gives less than `min_probability`. Negatives, hardest first: pool members judged not
+    relevant; then, where these do not suffice, chunks beyond the pool whose fused score lies below s⁺ − |s⁺|·margin.
+    None is of a document that holds a chunk with a relevant label, unless `same_document` lets it. What is left out
+    and a shortfall are counted, never filled with random text. Scores are the fused retrieval scores of both, on one
+    scale.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
     limits = {"negatives": settings.negatives}
     with tables.connect() as connection:
         connection.execute(TEXTS)
-        connection.execute(POSITIVES, {"margin": settings.margin})
+        connection.execute(RELEVANT, {"min_probability": settings.min_probability})
+        connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
+        connection.execute(ANSWERING, {"same_document": settings.same_document})
         for statement in (JUDGED, MINED, NEGATIVES):
             connection.execute(statement, limits)
         connection.execute(CHOSEN)
         rows, short = _totals(connection, settings.negatives)
+        output.count(_step(connection, rows))
         for block in _blocks(connection, rows):
             output.write("triplets", TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True))))
             output.progress(sum(part.rows for part in output.parts["triplets"]), rows)
     output.facts["short_of_negatives"] = short
-    output.count(FunnelStep("triplets", "positives of train and validation", rows, "triplets", rows))
+
+
+def _step(connection: duckdb.DuckDBPyConnection, rows: int) -> FunnelStep:
+    """Positives in, triplets out, and why the others are none."""
+    found = connection.sql("SELECT count(*), count(*) FILTER (unlikely) FROM relevant").fetchall()
+    total, unlikely = map(int, found[0])
+    dropped = {
+        "less likely than triplets.min_probability": unlikely,
+        "beyond triplets.max_positives": total - unlikely - rows,
+    }
+    return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 
 def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from darklode.pipeline.judge import label as module
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
 from darklode.schemas.settings import LabelSettings, Settings
 from darklode.schemas.tables import HUMAN_LABELS, VERDICTS
+from helpers.judge_tables import pool, queries
 from helpers.runs import execute, put, read
 
 Verdict = tuple[str, str, str, bool | None, int | None]
@@ -22,10 +23,20 @@ VERDICTS_GIVEN: list[Verdict] = [
 ]
 
 
+QUERIES = {"a": ("q1", "q2", "q3"), "b": ("q1", "q2")}
+
+
 def given(run: Run, labels: list[tuple[str, str, str, int]] | None = None) -> Run:
     names = ("tenant", "query_id", "chunk_id", "relevant", "grade")
     rows = [dict(zip(names, row, strict=True)) | {"judge_id": "j"} for row in VERDICTS_GIVEN]
     put(run, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
+    put(run, "queries", pa.concat_tables(queries(of, {name: name for name in names}) for of, names in QUERIES.items()))
+    asked = {of: [*[row[1:3] for row in VERDICTS_GIVEN if row[0] == of]] for of in QUERIES}
+    put(
+        run,
+        "pool",
+        pa.concat_tables(pool(of, [*pairs, ("q2", "c9")] if of == "b" else pairs) for of, pairs in asked.items()),
+    )
     human = [dict(zip(HUMAN_LABELS.schema.names, row, strict=True)) for row in labels or []]
     put(run, "human_labels", pa.Table.from_pylist(human, schema=HUMAN_LABELS.schema))
     return run
@@ -52,7 +63,7 @@ JUDGE_SAYS = [
 def test_every_readable_verdict_has_a_relevance(run: Run) -> None:
     manifest = labelled(given(run, [("a", "q1", "c1", 0)]))
     assert rows(run) == JUDGE_SAYS
-    assert manifest.funnel == [FunnelStep("label", "verdicts", 5, "labels", 4, {"unreadable reply": 1})]
+    assert manifest.funnel[0] == FunnelStep("label", "verdicts", 5, "labels", 4, {"unreadable reply": 1})
     assert manifest.facts == {}
 
 
@@ -68,7 +79,23 @@ def test_people_overrule_the_judge_where_that_is_asked_for(run: Run) -> None:
         ("b", "q1", "c1", 1, "human"),
     ]
     assert manifest.facts == {"human": 4, "only_human": 2, "overruled": 1}
-    assert manifest.funnel == [FunnelStep("label", "verdicts", 5, "labels", 6, {"unreadable reply": 1})]
+    assert manifest.funnel[0] == FunnelStep("label", "verdicts", 5, "labels", 6, {"unreadable reply": 1})
+
+
+def test_a_query_that_nothing_answers_is_an_outcome_of_its_own(run: Run) -> None:
+    """Two have a positive; all candidates of a/q2 are not relevant; one of b/q2 was never judged; a/q3 has none."""
+    outcomes = {
+        "no candidate found": 1,
+        "no positive among the candidates with a label": 1,
+        "nothing answers it": 1,
+    }
+    asked = FunnelStep("answers", "queries", 5, "queries with a positive", 2, outcomes)
+    assert labelled(given(run)).funnel[1] == asked
+
+
+def test_people_may_answer_a_query_that_the_judge_leaves_without_an_answer(run: Run) -> None:
+    step = labelled(given(run, [("a", "q2", "c1", 1)]), human_overrides=True).funnel[1]
+    assert (step.rows_out, step.dropped.get("nothing answers it")) == (3, None)
 
 
 def test_without_human_labels_nothing_is_overruled(run: Run) -> None:

@@ -1,9 +1,54 @@
-"""Drift: the newest day against the seven before it, and nothing said of too few."""
+"""Labels that nobody should believe; drift: the newest day against the seven before it, nothing said of too few."""
 
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.report.caveats import WATCHED, drift
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.report.caveats import WATCHED, caveats, drift
+from darklode.schemas.settings import Settings
+from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS
+from helpers.judge_tables import queries
+from helpers.runs import put
+
+
+def implausible(run: Run, positives: list[int], negatives: int = 0, recall: tuple[float, ...] = (0.5, 1.0)) -> str:
+    """What is said of a run whose queries have so many positives and negatives each."""
+    names = [f"q{number}" for number in range(len(positives))]
+    put(run, "queries", queries("t", {name: name for name in names}))
+    rows = [
+        {"tenant": "t", "query_id": name, "chunk_id": f"c{place}", "relevance": int(place < n), "source": "judge"}
+        for name, n in zip(names, positives, strict=True)
+        for place in range(n + negatives)
+    ]
+    put(run, "qrels", pa.Table.from_pylist(rows, schema=QRELS.schema))
+    figures = {name: 0.5 for name in AUDIT_RETRIEVERS.schema.names if name not in {"tenant", "retriever"}}
+    found = [figures | {"tenant": None, "retriever": f"r{n}", "recall_at_depth": one} for n, one in enumerate(recall)]
+    counts = {"unique_positives": 1, "positives": 1, "queries": 1}
+    audited = pa.Table.from_pylist([row | counts for row in found], schema=AUDIT_RETRIEVERS.schema)
+    put(run, "audit_retrievers", audited)
+    return next((one for one in caveats(all_tables(run), Settings()) if "implausible" in one), "")
+
+
+def test_more_than_twenty_positives_of_half_of_the_answered_queries_are_implausible(run: Run) -> None:
+    assert "half of the answered queries have 21 positives" in implausible(run, [0, 0, 21, 21, 40], negatives=200)
+
+
+def test_more_than_a_quarter_of_the_candidates_relevant_is_implausible(run: Run) -> None:
+    assert "30% of the labelled candidates are relevant" in implausible(run, [3, 3], negatives=7)
+
+
+def test_retrievers_that_all_find_everything_are_implausible(run: Run) -> None:
+    assert "each retriever finds 99% or more" in implausible(run, [1], negatives=9, recall=(0.99, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("positives", "negatives", "recall"), [([20, 20], 60, (0.98, 1.0)), ([0], 0, (1.0,)), ([], 0, ())]
+)
+def test_labels_at_the_limits_and_labels_that_are_not_there_are_not_called_implausible(
+    run: Run, positives: list[int], negatives: int, recall: tuple[float, ...]
+) -> None:
+    assert not implausible(run, positives, negatives, recall)
 
 
 def nights(*clicks: int) -> pa.Table:

@@ -17,7 +17,7 @@ import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
-from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS
+from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
 from helpers.runs import execute, put
 
 Row = dict[str, Any]
@@ -27,7 +27,8 @@ Row = dict[str, Any]
 class World:
     """One tenant: its texts, its queries' splits, lists, pool and labels (no label: unread or not asked).
 
-    The pool is the union of the top `depth`, or the best `budget` by fused score.
+    The pool is the union of the top `depth`, or the best `budget` by fused score. A pair without a probability has
+    none, a label that people did not give is the judge's, and a chunk is its own document unless another is named.
     """
 
     texts: dict[str, str]
@@ -36,6 +37,12 @@ class World:
     depth: int
     labels: dict[tuple[str, str], int] = field(default_factory=dict)
     budget: int = 0
+    probabilities: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    people: set[tuple[str, str]] = field(default_factory=set)
+    documents: dict[str, str] = field(default_factory=dict)
+
+    def document(self, chunk: str) -> str:
+        return self.documents.get(chunk, chunk)
 
     def fused(self, query: str) -> dict[str, np.float32]:
         chunks = {chunk for ranked in self.lists[query] for chunk in ranked}
@@ -69,16 +76,25 @@ def world(number: int) -> World:
             label = chance.choices([chance.randint(1, 3), 0, None], odds)[0]
             if label is not None:
                 made.labels[query, chunk] = label
+                made.probabilities[query, chunk] = chance.choice([None, 0.25, 0.5, 0.75])
+                made.people |= {(query, chunk)} if chance.random() < 0.1 else set()
+    made.documents = {chunk: f"d{chance.randrange(20)}" for chunk in chunks}
     return made
 
 
 def lay(run: Run, worlds: dict[str, World]) -> None:
     """Write the worlds' tables, a tenant each, rows in no particular order."""
-    chunks, queries, rankings, pool, qrels = [], [], [], [], []
+    chunks, queries, rankings, pool, qrels, verdicts = [], [], [], [], [], []
     for tenant, made in worlds.items():
         own: Row = {"tenant": tenant}
         for chunk, text in made.texts.items():
-            placed = {"doc_id": "d", "position": 0, "start": 0, "end": len(text), "content_hash": chunk}
+            placed = {
+                "doc_id": made.document(chunk),
+                "position": 0,
+                "start": 0,
+                "end": len(text),
+                "content_hash": chunk,
+            }
             chunks.append(own | {"chunk_id": chunk, "text": text} | placed)
         for query, split in made.splits.items():
             described = {"n_words": 1, "language": "en", "language_score": 1.0, "cluster_id": 0, "n_represented": 1}
@@ -92,8 +108,19 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
                 candidate = {"query_id": query, "chunk_id": chunk, "retrievers": [], "best_rank": 1}
                 pool.append(own | candidate | {"fused_score": float(scores[chunk])})
         for (query, chunk), label in made.labels.items():
-            qrels.append(own | {"query_id": query, "chunk_id": chunk, "relevance": label, "source": "judge"})
-    tables = ((CHUNKS, chunks), (QUERIES, queries), (RANKINGS, rankings), (POOL, pool), (QRELS, qrels))
+            source = "human" if (query, chunk) in made.people else "judge"
+            pair = own | {"query_id": query, "chunk_id": chunk}
+            qrels.append(pair | {"relevance": label, "source": source})
+            said = {"judge_id": "j", "relevant": label > 0, "probability": made.probabilities.get((query, chunk))}
+            verdicts.append(pair | said)
+    tables = (
+        (CHUNKS, chunks),
+        (QUERIES, queries),
+        (RANKINGS, rankings),
+        (POOL, pool),
+        (QRELS, qrels),
+        (VERDICTS, verdicts),
+    )
     for table, rows in tables:
         random.Random(1).shuffle(rows)
         put(run, table.name, pa.Table.from_pylist(rows, schema=table.schema))
@@ -110,7 +137,24 @@ def written(run: Run) -> list[Row]:
     return rows
 
 
-def expected(tenant: str, world: World, n: int, margin: float) -> Iterable[Row]:
+def learned(world: World, query: str, relevant: list[str], chosen: TripletSettings) -> list[str]:
+    """The positives of a query that are likely enough, and of these the best."""
+
+    def likely(chunk: str) -> bool:
+        said = world.probabilities.get((query, chunk))
+        return (query, chunk) in world.people or said is None or said >= chosen.min_probability
+
+    def best(chunk: str) -> tuple[bool, int, float, float, str]:
+        said = world.probabilities.get((query, chunk))
+        fused = float(world.fused(query)[chunk])
+        people = (query, chunk) in world.people
+        return not people, -world.labels[query, chunk], 0 if said is None else -1 - said, -fused, chunk
+
+    ranked = sorted(filter(likely, relevant), key=best)
+    return ranked[: chosen.max_positives] if chosen.max_positives else ranked
+
+
+def expected(tenant: str, world: World, chosen: TripletSettings) -> Iterable[Row]:
     for query, split in sorted(world.splits.items()):
         if split == "test":
             continue
@@ -119,21 +163,23 @@ def expected(tenant: str, world: World, n: int, margin: float) -> Iterable[Row]:
         def hardest(chunk: str, scores: dict[str, np.float32] = scores) -> tuple[float, str]:
             return -float(scores[chunk]), chunk
 
-        positives = sorted((chunk for chunk in pool if world.labels.get((query, chunk), 0) > 0), key=hardest)
+        relevant = [chunk for chunk in pool if world.labels.get((query, chunk), 0) > 0]
+        positives = sorted(learned(world, query, relevant, chosen), key=hardest)
+        answering = set() if chosen.same_document else {world.document(chunk) for chunk in relevant}
         judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
         beyond = sorted(set(scores) - pool, key=hardest)
-        taken = {world.texts[chunk] for chunk in positives}
+        taken = {world.texts[chunk] for chunk in relevant}
         sure, unsure = [], []
         for chunks, into in [(judged, sure), (beyond, unsure)]:
             for chunk in chunks:
-                if world.texts[chunk] not in taken:
+                if world.texts[chunk] not in taken and world.document(chunk) not in answering:
                     taken.add(world.texts[chunk])
                     into.append(chunk)
             taken |= {world.texts[chunk] for chunk in pool if (query, chunk) not in world.labels}
         for positive in positives:
             score = float(scores[positive])
-            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * margin]
-            negatives = (sure + below)[:n]
+            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * chosen.margin]
+            negatives = (sure + below)[: chosen.negatives]
             yield {
                 "tenant": tenant,
                 "query_id": query,
@@ -161,22 +207,27 @@ def without_ids(rows: list[Row]) -> list[Row]:
     first=st.integers(0, 2**32),
     negatives=st.sampled_from([1, 2, 5, 16]),
     margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
+    min_probability=st.sampled_from([0.0, 0.5, 1.0]),
+    max_positives=st.sampled_from([0, 1, 3]),
+    same_document=st.booleans(),
 )
 def test_triplets_are_those_of_a_literal_reading(
-    first: int, negatives: int, margin: float, tmp_path_factory: pytest.TempPathFactory
+    first: int, tmp_path_factory: pytest.TempPathFactory, **options: Any
 ) -> None:
     """Ten worlds at a time, each a tenant of its own: what one would take from another shows."""
+    chosen = TripletSettings(**options)
     worlds = {f"t{number}": world(first + number) for number in range(10)}
     run = Run(str(tmp_path_factory.mktemp("triplets")))
-    manifest = made(run, worlds, negatives=negatives, margin=margin)
+    manifest = made(run, worlds, **options)
     rows = written(run)
-    wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], negatives, margin)]
+    wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen)]
     assert without_ids(rows) == wanted
     assert len({row["triplet_id"] for row in rows}) == len(rows)
-    assert manifest.facts["short_of_negatives"] == sum(len(row["negative_ids"]) < negatives for row in wanted)
+    short = sum(len(row["negative_ids"]) < chosen.negatives for row in wanted)
+    assert manifest.facts["short_of_negatives"] == short
     assert manifest.funnel[0].rows_out == len(rows)
     for row in rows:
-        obey(row, worlds[row["tenant"]], negatives)
+        obey(row, worlds[row["tenant"]], chosen.negatives)
 
 
 def obey(row: Row, world: World, negatives: int) -> None:
@@ -266,6 +317,49 @@ def test_a_positive_without_any_negative_is_still_a_triplet(run: Run) -> None:
 def test_no_positives_no_triplets(run: Run) -> None:
     manifest = made(run, {"t": simple({"c00": 0})})
     assert (written(run), manifest.facts["short_of_negatives"]) == ([], 0)
+
+
+def likely(**probabilities: float | None) -> World:
+    """One train query whose chunks are all relevant, and what the judge gave each."""
+    given = simple(dict.fromkeys(probabilities, 1), n=8)
+    given.probabilities = {("q", chunk): said for chunk, said in probabilities.items()}
+    return given
+
+
+def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_counted(run: Run) -> None:
+    manifest = made(run, {"t": likely(c00=0.69, c01=0.7, c02=None, c03=0.1)}, min_probability=0.7)
+    assert [row["positive_id"] for row in written(run)] == ["c01", "c02"]
+    (step,) = manifest.funnel
+    assert (step.rows_in, step.rows_out) == (4, 2)
+    assert step.dropped == {"less likely than triplets.min_probability": 2, "beyond triplets.max_positives": 0}
+
+
+def test_the_best_positives_of_a_query_are_learned_from_and_the_rest_is_counted(run: Run) -> None:
+    manifest = made(run, {"t": likely(c00=0.75, c01=0.9, c02=0.8, c03=0.95)}, max_positives=2)
+    assert {row["positive_id"] for row in written(run)} == {"c01", "c03"}
+    assert manifest.funnel[0].dropped["beyond triplets.max_positives"] == 2
+
+
+def test_what_people_called_relevant_is_learned_from_first_and_whatever_the_judge_says(run: Run) -> None:
+    doubted = likely(c00=0.9, c01=0.01)
+    doubted.people = {("q", "c01")}
+    made(run, {"t": doubted}, max_positives=1)
+    assert [row["positive_id"] for row in written(run)] == ["c01"]
+
+
+def test_a_positive_left_out_is_no_negative(run: Run) -> None:
+    made(run, {"t": likely(c00=0.9, c01=0.6)}, negatives=4, margin=0.0)
+    assert not {"c01"} & {chunk for row in written(run) for chunk in row["negative_ids"]}
+
+
+@pytest.mark.parametrize(("same_document", "expected"), [(False, ["c02", "c07"]), (True, ["c01", "c02"])])
+def test_chunks_of_a_document_that_answers_are_negatives_only_by_setting(
+    run: Run, same_document: bool, expected: list[str]
+) -> None:
+    """c01, judged not relevant, and c06, which nobody judged, are of the document of c00."""
+    split = simple({"c00": 1, "c01": 0, "c02": 0})
+    split.documents = dict.fromkeys(("c00", "c01", "c06"), "guide")
+    assert negatives_of(run, split, negatives=2, margin=0.0, same_document=same_document) == [expected]
 
 
 def test_ids_name_tenant_query_and_positive(run: Run) -> None:
