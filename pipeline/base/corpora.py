@@ -65,12 +65,12 @@ class TenantChunks:
     """
 
     def __init__(self, tables: Tables, tenant: str) -> None:
-        self._tables = tables
+        self.tables = tables
         self.tenant = tenant
 
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The tenant's rows piece by piece, never much more in memory than one piece."""
-        scanner = self._tables.dataset("chunks").scanner(
+        scanner = self.tables.dataset("chunks").scanner(
             columns=columns,
             filter=pc.field("tenant") == self.tenant,
             batch_size=BATCH_ROWS,

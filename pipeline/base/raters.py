@@ -126,6 +126,17 @@ def _at_each(cuts: _Floats, ascending: NDArray[np.float32], positive: NDArray[np
     return Confusion(yes[-1] - yes[below], no[-1] - no[below], yes[below], no[below])
 
 
+def folds(query: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """The fold of each pair, shape (n_pairs,): five of whole queries, fewer where there are fewer queries.
+
+    Args:
+        query: number of each pair's query, from 0, shape (n_pairs,).
+        seed: decides which queries share a fold.
+    """
+    queries = int(query.max(initial=-1)) + 1
+    return np.asarray(np.random.default_rng(seed).permutation(queries)[query] % min(FOLDS, max(queries, 1)))
+
+
 def cross_validated_kappa(
     probability: NDArray[np.float32],
     positive: NDArray[np.bool_],
@@ -144,8 +155,7 @@ def cross_validated_kappa(
         seed: decides which queries share a fold.
         weight: how many pairs each stands for; None: each for itself.
     """
-    queries = int(query.max(initial=-1)) + 1
-    fold = np.random.default_rng(seed).permutation(queries)[query] % min(FOLDS, max(queries, 1))
+    fold = folds(query, seed)
     said = np.zeros(len(query), dtype=bool)
     for held in np.unique(fold):
         rest = fold != held

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self, cast
 
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
-from darklode.schemas.settings import CacheSettings, JudgeSettings
+from darklode.schemas.settings import CacheSettings, JudgeSettings, Settings
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,21 @@ class Judges:
     cache: CacheSettings
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of the section `judge`, which may name parts of other sections."""
+        return cls(configured(settings), settings.cache)
+
+    @property
+    def learns(self) -> bool:
+        """Whether people's labels make the judge."""
+        return as_kind(self.settings, JudgeKind).LEARNS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Tables of the run that its judges read besides queries, chunks and pool."""
+        return tuple(table for member in members(self.settings) for table in member.READS)
+
     @cached_property
     def _build(self) -> Callable[[TenantChunks], Judge]:
         return judge_for(self.settings, self.cache, self.thresholds)
@@ -43,6 +58,18 @@ class Judges:
         return judge_identity(self.settings)
 
 
+def configured(settings: Settings) -> JudgeSettings:
+    """The section `judge`, where the judge and its panel know what other sections say of them."""
+    panel = tuple(as_kind(member, JudgeKind).configured(settings) for member in settings.judge.panel)
+    judge: Any = as_kind(settings.judge, JudgeKind).configured(settings)
+    return cast(JudgeSettings, judge.model_copy(update={"panel": panel}))
+
+
+def members(settings: JudgeSettings) -> list[JudgeKind]:
+    """The judge and its panel."""
+    return [as_kind(member, JudgeKind) for member in (settings, *settings.panel)]
+
+
 def judge_for(
     settings: JudgeSettings, cache: CacheSettings, thresholds: Mapping[str, float]
 ) -> Callable[[TenantChunks], Judge]:
@@ -53,7 +80,7 @@ def judge_for(
         cache: where replies that cost something are kept.
         thresholds: the tenants' where `judge.threshold` is fitted.
     """
-    first, *others = [as_kind(member, JudgeKind).builder(cache) for member in (settings, *settings.panel)]
+    first, *others = [member.builder(cache) for member in members(settings)]
     weights = settings.weights or (1.0,) * (1 + len(others))
 
     def build(chunks: TenantChunks) -> Judge:

@@ -27,10 +27,11 @@ from darklode.pipeline.base.raters import (
     enough,
     fit_threshold,
 )
-from darklode.pipeline.judge.human_labels import human_labels
+from darklode.pipeline.judge.human_labels import human_labels, relevant
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
+from darklode.pipeline.judge.teaching import compared, query_numbers
 from darklode.schemas.settings import JudgeSettings
 from darklode.schemas.tables import CALIBRATION, RELIABILITY
 
@@ -56,6 +57,7 @@ def calibrate(
 
     Each tenant is compared by itself. With less than `MIN_LABELS` labelled pairs that have a probability, or less
     than `MIN_OF_EACH` that are relevant or not, the labels are compared, but no curve is drawn and nothing fitted.
+    Of a judge that learns from the labels, cross-validated replies are compared (see `teaching.compared`).
 
     Args:
         tables: holds `queries`, `chunks` and `pool`.
@@ -76,9 +78,8 @@ def calibrate(
         for one in pc.unique(labels["tenant"]).to_pylist():
             own = labels.filter(pc.equal(labels["tenant"], one))
             chunks = TenantChunks(tables, one)
-            judge = judge_for(chunks)
-            replies = [session.replies(judge, pairs) for pairs in pair_blocks(tables, chunks, own)]
-            _write(output, one, judge.judge_id, settings, Comparison.of(own, pa.concat_tables(replies)), seed)
+            judge, replies = compared(session, judge_for(chunks), pair_blocks(tables, chunks, own), own, seed)
+            _write(output, one, judge.judge_id, settings, Comparison.of(own, replies), seed)
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:
@@ -166,8 +167,8 @@ class Comparison:
         read = pc.is_valid(replies["relevant"]).to_numpy()
         probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
         return cls(
-            query=labels["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64),
-            positive=pc.greater(labels["relevance"], 0).to_numpy(),
+            query=query_numbers(labels),
+            positive=relevant(labels),
             read=read,
             relevant=pc.fill_null(replies["relevant"], False).to_numpy(),
             probability=pc.fill_null(probability, math.nan).to_numpy(),

@@ -6,8 +6,10 @@ import csv
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
 from darklode.pipeline.base.errors import InputError
@@ -66,6 +68,15 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
     _reject(output, Path(file).name, bad.sort_by("line"))
     output.count(FunnelStep(STEP, "rows", given.num_rows, "rows", kept.num_rows, dict(sorted(reasons.items()))))
     return HUMAN_LABELS.rows({name: kept[name] for name in HUMAN_LABELS.schema.names})
+
+
+def relevant(labels: pa.Table) -> NDArray[np.bool_]:
+    """Whether people found each pair relevant, shape (n_pairs,).
+
+    Args:
+        labels: rows of `human_labels`.
+    """
+    return np.asarray(pc.greater(labels["relevance"], 0).to_numpy())
 
 
 def _reject(output: Output, file: str, bad: pa.Table) -> None:

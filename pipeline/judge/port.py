@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -111,6 +112,19 @@ class Judge(Protocol):
             DarklodeError: the judge cannot go on at all; what the stage has finished by then stays on disk.
         """
         ...
+
+
+class Learner(Judge):
+    """A judge that labels of people make, or make better."""
+
+    @abstractmethod
+    def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Judge:
+        """The judge that these labels make, and no others: whatever it learned before is forgotten.
+
+        Args:
+            pairs: rows of `PAIRS`.
+            positive: people found the pair relevant, shape (n_pairs,).
+        """
 
 
 @dataclass(frozen=True)

