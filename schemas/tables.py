@@ -159,6 +159,13 @@ VERDICTS = Table(
             field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
             field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
             field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
+            field(
+                "contradicted",
+                pa.bool_(),
+                "whether the judge's own label and its probability lie on different sides of one half; "
+                "null where it did not give both",
+                null=True,
+            ),
             field("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
             field("expected_grade", pa.float32(), "mean of the grades, weighted by their probabilities", null=True),
             field("rationale", pa.string(), "the judge's reason, where one was asked for", null=True),

@@ -20,14 +20,19 @@ VERDICTS = RowKind("verdicts", "judge", ("query_hash", "chunk_hash"), REPLIES, a
 
 _TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
+_COUNTS = ("verdicts", "relevant", "nulls", "contradicted", *_TOKENS, "bytes", "parts")
+
 USAGE = pa.schema(
     [
         pa.field("judge_id", pa.string()),
-        *(pa.field(name, pa.int64()) for name in ("verdicts", "relevant", "nulls", *_TOKENS, "bytes", "parts")),
+        *(pa.field(name, pa.int64()) for name in _COUNTS),
         pa.field("damaged", pa.list_(pa.string())),
     ]
 )
-"""What the ledger holds of a judge; `damaged` names the parts that are not trusted, with the reason."""
+"""What the ledger holds of a judge.
+
+`contradicted` is null where no verdict says whether it is; `damaged` names the parts that are not trusted, and why.
+"""
 
 
 class Ledger(KeyedStore):
@@ -79,8 +84,9 @@ class Ledger(KeyedStore):
         rows = []
         for judge_id in self.owners():
             entries = self.open(judge_id)
-            found = entries.rows(["relevant", *_TOKENS])
+            found = entries.rows(["relevant", "contradicted", *_TOKENS])
             sums = {name: pc.sum(found[name], min_count=0).as_py() for name in found.column_names}
+            sums["contradicted"] = pc.sum(found["contradicted"]).as_py()
             counts = {"judge_id": judge_id, "verdicts": len(found), "nulls": found["relevant"].null_count}
             rows.append(counts | sums | self.facts(judge_id, entries))
         return pa.Table.from_pylist(rows, USAGE)

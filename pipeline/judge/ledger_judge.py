@@ -83,7 +83,7 @@ class LedgerJudge(Judge):
         if len(found.rows) < pairs.num_rows:
             lost = pairs.num_rows - len(found.rows)
             raise ValueError(f"{self.judge_id}: {lost} of {pairs.num_rows} pairs have no reply in the ledger")
-        return found.values
+        return self._source.recalled(found.values)
 
     @cached_property
     def _inherits(self) -> Callable[[pa.Table], bool]:

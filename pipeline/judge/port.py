@@ -175,6 +175,10 @@ class StreamingJudge(Protocol):
         """What a person may want to know meanwhile, in a line."""
         return ""
 
+    def recalled(self, replies: pa.Table) -> pa.Table:
+        """Rows of `REPLIES` that an earlier version of this judge gave and the ledger kept, as they hold today."""
+        return replies
+
     def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:
         """Replies in the order of their arrival, every pair exactly once.
 

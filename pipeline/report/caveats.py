@@ -41,6 +41,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         favours(tables, settings),
         _implausible(tables),
         _unreadable(tables),
+        _contradicted(tables),
         _unjudged(tables),
         _uncalibrated(tables),
         _shown(tables),
@@ -109,6 +110,16 @@ def _unreadable(tables: Tables) -> str:
     return (
         f"{unreadable:,} pairs have no readable verdict; they are neither positives nor negatives."
         if unreadable
+        else ""
+    )
+
+
+def _contradicted(tables: Tables) -> str:
+    contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
+    return (
+        f"Of {contradicted:,} pairs the judge's own label and its probability contradict each other; the probability "
+        "decided, and `verdicts.contradicted` names them."
+        if contradicted
         else ""
     )
 

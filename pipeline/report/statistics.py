@@ -31,7 +31,8 @@ JUDGES = """
     SELECT judge_id, count(*) AS verdicts,
            count(*) FILTER (relevant) AS relevant,
            count(*) FILTER (NOT relevant) AS not_relevant,
-           count(*) FILTER (relevant IS NULL) AS unreadable
+           count(*) FILTER (relevant IS NULL) AS unreadable,
+           CASE WHEN count(contradicted) > 0 THEN count(*) FILTER (contradicted) END AS contradicted
     FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
 
@@ -55,7 +56,7 @@ funnel = Statistic("SELECT * EXCLUDE (position) FROM funnel ORDER BY position, r
 """The funnel in its order, without the position."""
 
 judges = Statistic(JUDGES.format(table="verdicts"))
-"""Verdicts per judge_id: relevant, not_relevant, unreadable."""
+"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null where no probability can do so)."""
 
 members = Statistic(JUDGES.format(table="panel_verdicts"))
 """`judges`, of each member of a panel."""

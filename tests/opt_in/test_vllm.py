@@ -36,8 +36,9 @@ from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.batch import unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities
 from darklode.pipeline.judge.llm.prompt import PairText
-from darklode.pipeline.judge.llm.reading import label_probabilities
+from darklode.pipeline.judge.llm.reading import read
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from darklode.schemas.settings import Settings
 from helpers import judge_tables
@@ -50,6 +51,7 @@ ROOT = URL.removesuffix("/v1")
 OPTIONS = shlex.split(os.environ.get("DARKLODE_VLLM_OPTIONS", ""))
 CHAT = f"{URL}/chat/completions"
 KEY = "DARKLODE_VLLM_KEY"
+THINKING = os.environ.get("DARKLODE_VLLM_THINKING", "")
 HEADERS = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
 
 if not URL:
@@ -212,6 +214,24 @@ def test_a_rationale_comes_before_its_label(judge_of: Callable[..., LlmJudge]) -
         assert said["error"] is None, said
         assert said["rationale"] == json.loads(said["raw_reply"])["rationale"]
         assert 0 <= said["probability"] <= 1
+
+
+@pytest.mark.skipif(not THINKING, reason="set DARKLODE_VLLM_THINKING to parameters with which the model thinks")
+def test_a_model_that_thinks_has_the_probability_of_its_label(judge_of: Callable[..., LlmJudge]) -> None:
+    template = judge_of(mode="choice", parameters=json.loads(THINKING)).template
+    assert template.form.logprobs
+    user, _ = template.shown(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
+    for _ in range(20):
+        found = completion(template.body(user))
+        (choice,) = found["choices"]
+        tokens, content = choice["logprobs"]["content"], choice["message"]["content"]
+        if choice["finish_reason"] == "stop" and tokens[0]["token"].strip() not in content:
+            break
+    own = content_tokens(tokens, content)
+    assert 0 < len(own) < len(tokens), "the thoughts' tokens come first"
+    assert "".join(token["token"] for token in own).strip() == content
+    said = read(found, template)
+    assert said.said["probability"] == pytest.approx(label_probabilities(own, 0, template.prompt.labels)["yes"])
 
 
 def short_rationale() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.judge.kinds import LedgerKind
-from darklode.schemas.section import NoRow, holds_secret, host_and_path
+from darklode.schemas.section import NoRow, Share, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings, ChatServer
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class LlmSettings(ChatServer, LedgerKind):
         {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
     )
     max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
+    max_disagreement: Share = Field(
+        0.9, description="a reply whose own probabilities give other labels more than this is unreadable"
+    )
     attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
 
     @field_validator("base_url", mode="before")

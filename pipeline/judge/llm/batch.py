@@ -202,7 +202,7 @@ def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str,
     completion = _completion(found)
     if completion is None:
         return "failed", None, None
-    reading = read(completion, template.form, template.prompt)
+    reading = read(completion, template)
     reading.said["truncated"] = name.cut
     return "verdict" if reading.readable else "null", name, reading
 

@@ -128,6 +128,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
 VERSION = 1
 """Of everything here that decides what a model reads, and of how its reply is read."""
 
+_LATER = ("max_disagreement",)
+"""Settings that are younger than the verdicts of `VERSION`: the default is what those were made with."""
+
 _LONGEST_ECHO = 500
 _MOST_TOKENS_PER_CHARACTER = 4
 """By the estimate that cuts; so a short chunk needs none."""
@@ -170,10 +173,18 @@ class RequestTemplate:
         basis = [
             *(VERSION, revision, given.model, given.revision, self.prompt.digest, str(self.form)),
             *(given.parameters, given.max_chunk_tokens, ESTIMATE),
+            *filter(None, [self._later]),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
         model = f"{given.model}@{given.revision}" if given.revision else given.model
         return f"llm-{VERSION}:{model}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:{digest}"
+
+    @property
+    def _later(self) -> dict[str, Any]:
+        """Later settings that are not what they were before there were any."""
+        fields = type(self.settings).model_fields
+        given = {name: getattr(self.settings, name) for name in _LATER}
+        return {name: value for name, value in given.items() if value != fields[name].default}
 
     def shown(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
         """The pair's user text, its chunk cut to an estimate of tokens, and whether it was cut."""
@@ -186,6 +197,12 @@ class RequestTemplate:
         """A call's body for a pair's user text."""
         before, after = self._around
         return before + json.dumps(user).encode() + after
+
+    def plain_body(self, user: str) -> bytes:
+        """A call's body for a text alone, with nothing of the form but room for a label."""
+        asked = {"model": self.settings.model, "max_tokens": LABEL_TOKENS} | self.settings.parameters
+        given = {name: value for name, value in asked.items() if value is not None}
+        return json.dumps({"messages": [{"role": "user", "content": user}]} | given).encode()
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
         """The same after a reply that could not be read: a model that is asked alike answers alike."""

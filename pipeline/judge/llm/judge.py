@@ -25,7 +25,7 @@ from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
 from darklode.pipeline.judge.llm.probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
-from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
+from darklode.pipeline.judge.llm.reading import Reading, read, recalled, reply_batch
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100
@@ -106,7 +106,7 @@ class LlmJudge(StreamingJudge):
 
         async def probed() -> RequestTemplate:
             async with self._client.session() as session:
-                return await probe(self._settings, self._prompt, session)
+                return await probe(self._settings, self._prompt, session, self._say)
 
         known = self._kept()
         if known:
@@ -124,6 +124,10 @@ class LlmJudge(StreamingJudge):
         return next(
             (one for one, now, then in ids if ledger.knows(now) or (then and ledger.knows(then.judge_id))), None
         )
+
+    def recalled(self, replies: pa.Table) -> pa.Table:
+        """See `StreamingJudge` and `reading.recalled`."""
+        return recalled(replies, self.template.form)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         """See `StreamingJudge`."""
@@ -143,7 +147,8 @@ class LlmJudge(StreamingJudge):
         """
         if self._obeyed:
             return
-        found = await probe(self._settings.model_copy(update={"mode": form.mode}), self._prompt, session)
+        same = self._settings.model_copy(update={"mode": form.mode})
+        found = await probe(same, self._prompt, session, self._say)
         if form.logprobs and not found.form.logprobs:
             raise DarklodeError(
                 f"{self._endpoint.name} gives no log-probabilities now, and the verdicts that are kept of this judge "
@@ -238,7 +243,7 @@ class Cases:
         tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
         completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name, tries))
         self._refusals = 0
-        reading = read(completion, self._template.form, self._template.prompt)
+        reading = read(completion, self._template)
         self._counters.cached_tokens += reading.said.get("cached_tokens") or 0
         return reading
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.chat import chat_call
-from darklode.pipeline.base.remote.client import Session, backoff
-from darklode.pipeline.base.remote.faults import Passing, Refused, ServerError
+from darklode.pipeline.base.remote.client import Session
+from darklode.pipeline.base.remote.faults import Refused, ServerError
+from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText, Prompt
@@ -18,47 +20,41 @@ _ELSEWHERE = "Describe the sea in one sentence."
 """A task whose answer is no label, unless the server holds the model to the labels."""
 
 _TRIES = 3
+"""Replies that may slip before the server counts as one that does not obey."""
+
+_FAILURES = 5
+"""So often a form must fail, and a plain call right after it succeed, before the form is to blame."""
 
 
-async def probe(settings: LlmSettings, prompt: Prompt, session: Session) -> RequestTemplate:
+async def probe(
+    settings: LlmSettings, prompt: Prompt, session: Session, say: Callable[[str], None] = lambda _line: None
+) -> RequestTemplate:
     """The strictest form that the server obeys, checked with a pair of the prompt.
+
+    A server that fails is waited for, and its failure leaves no form out: see `Trial`.
+
+    Args:
+        settings: of the judge.
+        prompt: whose labels are asked for.
+        session: connections to the servers.
+        say: told that the model thinks, and what that costs.
 
     Raises:
         DarklodeError: no server can be reached, or none obeys any form, or answers the prompt with a label.
     """
-    tries = 0
-    while True:
-        found = await _strictest(settings, prompt, session)
-        if isinstance(found, RequestTemplate):
-            return found
-        await session.replicas.pause(backoff(tries, found))
-        tries += 1
-
-
-async def _strictest(settings: LlmSettings, prompt: Prompt, session: Session) -> RequestTemplate | Passing:
-    """The form, or the failure that the server answers every form with: it may not be ready yet."""
-    said, failure = "", None
+    said = ""
     for form in forms(settings):
         template = RequestTemplate(settings, prompt, form)
-        try:
-            reading, failure = await _tried(template, session), None
-            if reading.readable and form.logprobs == ("probability" in reading.said):
-                return template
-            said = f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
-        except Refused as error:
-            said, failure = f"it refused, {error}", error.failure
-    if failure:
-        return failure
+        found = await Trial(template, session).result()
+        if isinstance(found, Reading):
+            if found.thought:
+                say(_cost_of_thoughts(settings, found))
+            return template
+        said = found
     raise DarklodeError(
         f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {said}. Try "
         "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
     )
-
-
-async def _read(template: RequestTemplate, session: Session, body: bytes, user: str) -> Reading:
-    """One reply. Errors that may be the server's way to say that it does not know a parameter refuse it."""
-    call = chat_call(body, template.estimate(user), "a first try", {ServerError: _TRIES})
-    return read(await session.call(call), template.form, template.prompt)
 
 
 def forms(settings: LlmSettings) -> Iterator[Form]:
@@ -70,37 +66,111 @@ def forms(settings: LlmSettings) -> Iterator[Form]:
                 yield Form(mode, logprobs, settings.rationale)
 
 
-async def _tried(template: RequestTemplate, session: Session) -> Reading:
-    """The model's answer to an example; before it, the reply of a server that does not obey."""
-    if template.form.mode != "text":
-        reading = await _elsewhere(template, session)
-        if not reading.readable:
-            return reading
-    return await _rehearse(template, session)
+class Trial:
+    """A form on trial.
+
+    Some servers answer parameters that they do not know with 400, others with 500, as they do when in trouble. So a
+    form is left out only if a plain call succeeds at that moment, for a 500 several times in turn.
+
+    Args:
+        template: the judge in that form.
+        session: connections to the servers.
+    """
+
+    def __init__(self, template: RequestTemplate, session: Session) -> None:
+        self._template, self._session = template, session
+        unbending = template.settings.model_copy(update={"max_disagreement": 1.0})
+        self._reader = replace(template, settings=unbending)
+
+    async def result(self) -> Reading | str:
+        """The model's answer to an example, or how the server does not obey.
+
+        Raises:
+            DarklodeError: no server answers for `give_up_after` seconds, or even a plain call is refused.
+        """
+        said = ""
+        for _ in range(_FAILURES):
+            try:
+                return await self._examined()
+            except Refused as error:
+                said = f"it refused, {error}"
+                await self._plain()
+                if not error.failure:
+                    break
+        return said
+
+    async def _examined(self) -> Reading | str:
+        """The same; before the example comes a task whose answer shows a server that does not obey."""
+        found = self._why_not(await self._elsewhere()) if self._template.form.mode != "text" else ""
+        if found:
+            return found
+        reading = await self._rehearsed()
+        return self._why_not(reading, whole=True) or reading
+
+    def _why_not(self, reading: Reading, *, whole: bool = False) -> str:
+        """Why a reply shows that the server does not obey; empty if it does."""
+        told = "probability" in reading.said or not (whole and self._template.form.logprobs)
+        if reading.readable and told:
+            return ""
+        return f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
+
+    async def _elsewhere(self) -> Reading:
+        """The reply where nothing but the parameters asks for it; slips are forgiven."""
+        body = json.loads(self._template.body(""))
+        body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
+        content = json.dumps(body).encode()
+        for _ in range(_TRIES):
+            reading = await self._read(content, _ELSEWHERE)
+            if reading.readable:
+                break
+        return reading
+
+    async def _rehearsed(self) -> Reading:
+        """The model's answer to one of the prompt's own examples; slips are forgiven."""
+        user, _ = self._template.shown(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
+        body = self._template.body(user)
+        for _ in range(_TRIES):
+            reading = await self._read(body, user)
+            if not self._why_not(reading, whole=True):
+                break
+            if not reading.readable:
+                body = self._template.body_again(user, reading.said.get("raw_reply"))
+        return reading
+
+    async def _read(self, body: bytes, user: str) -> Reading:
+        """One reply. Errors that may be the server's way to say that it does not know a parameter refuse it."""
+        call = chat_call(body, self._template.estimate(user), "a first try", {ServerError: 1})
+        return read(await self._session.call(call), self._reader)
+
+    async def _plain(self) -> None:
+        """A call without the form's parameters, waited for until it succeeds."""
+        body = self._template.plain_body(_ELSEWHERE)
+        try:
+            await self._session.call(chat_call(body, self._template.estimate(_ELSEWHERE), "a plain first try"))
+        except Refused as error:
+            settings = self._template.settings
+            raise DarklodeError(
+                f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.parameters"
+            ) from None
 
 
-async def _elsewhere(template: RequestTemplate, session: Session) -> Reading:
-    """The reply where nothing but the parameters asks for it: readable if the server obeys; slips are forgiven."""
-    body = json.loads(template.body(""))
-    body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
-    content = json.dumps(body).encode()
-    for _ in range(_TRIES):
-        reading = await _read(template, session, content, _ELSEWHERE)
-        if reading.readable:
-            break
-    return reading
+def _example(prompt: Prompt) -> PairText:
+    """One of the prompt's own."""
+    if not prompt.examples:
+        return PairText("weather", None, None, "It rains.")
+    one = prompt.examples[0]
+    return PairText(one.query, one.title, one.heading, one.chunk)
 
 
-async def _rehearse(template: RequestTemplate, session: Session) -> Reading:
-    """The model's answer to one of the prompt's own examples."""
-    one = template.prompt.examples[0] if template.prompt.examples else None
-    pair = (
-        PairText(one.query, one.title, one.heading, one.chunk) if one else PairText("weather", None, None, "It rains.")
+def _cost_of_thoughts(settings: LlmSettings, reading: Reading) -> str:
+    """What a person may want to know before thousands of calls."""
+    tokens, price = reading.said.get("completion_tokens"), settings.completion_price_per_million
+    said = f"{settings.model} thinks before it answers"
+    if tokens is not None:
+        label = estimate_tokens(reading.said["raw_reply"])
+        said += f": {tokens:,} tokens for a first answer, of which the answer itself takes {label} or fewer"
+        said += f"; {tokens * price / 1000:,.2f} for 1,000 pairs" if price else ""
+    return (
+        f"{said}. That is paid and waited for with every pair; many models answer at once with "
+        "judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
     )
-    user, _ = template.shown(pair, template.settings.max_chunk_tokens)
-    reading = await _read(template, session, template.body(user), user)
-    for _ in range(_TRIES - 1):
-        if not reading.readable:
-            again = template.body_again(user, reading.said.get("raw_reply"))
-            reading = await _read(template, session, again, user)
-    return reading

@@ -1,132 +1,24 @@
-"""What a chat completion says of a pair, or why it says nothing.
-
-From the log-probabilities of tokens to the probabilities of labels.
-"""
+"""What a chat completion says of a pair, or why it says nothing."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.remote.budget import counted
 from darklode.pipeline.judge.llm import nearly
-from darklode.pipeline.judge.llm.forms import Form, Unreadable
+from darklode.pipeline.judge.llm.forms import LABEL_TOKENS, Form, RequestTemplate, Unreadable
+from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities, start_of
 from darklode.pipeline.judge.llm.prompt import Prompt
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 
-Tokens = Sequence[Mapping[str, Any]]
-"""`logprobs.content` of a chat completion, or some of it: texts, log-probabilities, alternatives."""
-
-_CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
-"""What may follow the content: the token that ends the reply, as <|im_end|>."""
-
-
-def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
-    """The tokens that, joined, are a reply's content and its end; none where they are not there.
-
-    A server that keeps thoughts apart from the content gives the tokens of both, the thoughts' first (vLLM with a
-    reasoning parser).
-
-    Args:
-        tokens: of the whole reply.
-        content: of its message.
-        thoughts: of its message, where the server gives them.
-    """
-    texts, end = [token["token"] for token in tokens], len(tokens)
-    while end:
-        start = _start_of_end(texts[:end], content.strip())
-        if start is not None:
-            only_thoughts = thoughts and "".join(texts[:end]).rstrip().endswith(thoughts.rstrip())
-            return [] if only_thoughts else tokens[start:end]
-        end -= 1
-        if not _CONTROL.fullmatch(texts[end]):
-            break
-    return []
-
-
-def _start_of_end(texts: Sequence[str], wanted: str) -> int | None:
-    """From which text on the last ones are, joined, what is wanted; None where they are not."""
-    joined, start = "", len(texts)
-    while start and len(joined.strip()) < len(wanted):
-        start -= 1
-        joined = texts[start] + joined
-    return start if joined.strip() == wanted else None
-
-
-def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
-    """Characters of the tokens before the label that stands in them last; None where it does not, or not once.
-
-    Args:
-        label: as it was read.
-        tokens: of the content.
-        key: whether it is the value of the key "label" of a JSON object.
-    """
-    before = r'(?<!\\)"label"\s*:\s*"?\s*' if key else ""
-    found = [*re.finditer(f"{before}({re.escape(label)})", "".join(token["token"] for token in tokens), re.I)]
-    return found[-1].start(1) if len(found) == 1 or (found and not key) else None
-
-
-def label_probabilities(tokens: Tokens, start: int, labels: Sequence[str]) -> dict[str, float]:
-    """Probability of each label, renormalised over the labels; empty where the tokens come to no label.
-
-    At each token of the label, every alternative that leads to one label only adds its probability to that label;
-    labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is
-    left out.
-
-    Args:
-        tokens: of the content.
-        start: characters of the tokens before the label.
-        labels: none of which begins with another.
-    """
-    mass = dict.fromkeys(labels, 0.0)
-    text, path = "", 0.0
-    skipped = 0
-    for token in tokens:
-        before = max(0, start - skipped)
-        skipped += len(token["token"])
-        if skipped <= start:
-            continue
-        for one in _alternatives(token):
-            if one["token"][:before] == token["token"][:before]:
-                led = _led(text + one["token"][before:], labels)
-                if len(led) == 1:
-                    mass[led[0]] += math.exp(min(path + one["logprob"], 0.0))
-        text += token["token"][before:]
-        path += token["logprob"]
-        if len(_led(text, labels)) == 1 and text.strip():
-            break
-    total = sum(mass.values())
-    if len(_led(text, labels)) != 1 or not total > 0:
-        return {}
-    return {label: share / total for label, share in mass.items()}
-
-
-def _alternatives(token: Mapping[str, Any]) -> Tokens:
-    """The chosen token and the others, each once."""
-    top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
-    return top if any(one["token"] == token["token"] for one in top) else [token, *top]
-
-
-def _led(text: str, labels: Sequence[str]) -> list[str]:
-    """Labels that a reply beginning so can still be, or already is."""
-    fold = nearly.fold(labels)
-    found = fold(text.lstrip())
-    return [label for label in labels if _leads(found, fold(label))] if found else list(labels)
-
-
-def _leads(text: str, label: str) -> bool:
-    """Whether the text begins the label, or is it and then something that ends it, as the quote of a JSON string."""
-    return label.startswith(text) or (text.startswith(label) and not text[len(label)].isalnum())
-
-
-CONTRADICTORY = 0.1
-"""A label that its own log-probabilities give less than this was not meant."""
+EVEN = np.float32(0.5)
+"""From this probability on relevance is the likelier."""
 
 _LONGEST_RAW = 4000
 
@@ -157,23 +49,23 @@ class Reading:
                 self.said[name] = counted((self.said.get(name) or 0) + earlier.said[name])
 
 
-def read(completion: Mapping[str, Any], form: Form, prompt: Prompt) -> Reading:
+def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
     """A reply's label, probabilities and usage; what cannot be read leaves the raw reply and the reason.
 
     Args:
         completion: has at least one choice with a message (see `chat.completion_of`).
-        form: it was asked for in.
-        prompt: whose labels are expected.
+        template: what it is a reply to.
     """
-    choice = completion["choices"][0]
+    choice, prompt = completion["choices"][0], template.prompt
     content = choice["message"].get("content")
     reading = Reading(
         {"attempts": 1} | _usage(completion), thought=_thought(choice["message"], completion.get("usage"))
     )
     try:
         _check(choice, content)
-        label, reason = form.read(content, prompt.labels)
-        shares = _shares(choice, label, form, prompt)
+        label, reason = template.form.read(content, prompt.labels)
+        shares = _shares(choice, label, template.form, prompt)
+        _check_agreement(label, shares, template.settings.max_disagreement)
     except Unreadable as error:
         reading.said |= {"raw_reply": _raw(choice["message"]), "error": str(error)}
     else:
@@ -221,12 +113,14 @@ def _shares(choice: Mapping[str, Any], label: str, form: Form, prompt: Prompt) -
     try:
         own = content_tokens(tokens, message["content"], _thoughts(message))
         start = start_of(label, own, key=form.is_object)
-        shares = {} if start is None else label_probabilities(own, start, prompt.labels)
+        return {} if start is None else label_probabilities(own, start, prompt.labels)
     except (KeyError, TypeError, AttributeError, ArithmeticError):
         return {}
-    if shares and shares[label] < CONTRADICTORY:
+
+
+def _check_agreement(label: str, shares: Mapping[str, float], most: float) -> None:
+    if shares and 1 - shares[label] > most:
         raise Unreadable(f"the reply is contradictory: it gives its own label a probability of {shares[label]:.3f}")
-    return shares
 
 
 def _verdict(label: str, shares: Mapping[str, float], prompt: Prompt) -> dict[str, Any]:
@@ -236,6 +130,7 @@ def _verdict(label: str, shares: Mapping[str, float], prompt: Prompt) -> dict[st
         said["grade"] = grades[label]
     if shares:
         said["probability"] = min(1.0, sum(share for one, share in shares.items() if grades[one] >= least))
+        said["contradicted"] = said["relevant"] != bool(np.float32(said["probability"]) >= EVEN)
         if prompt.graded:
             said["expected_grade"] = sum(share * grades[one] for one, share in shares.items())
     return said
@@ -260,3 +155,30 @@ def reply_batch(readings: Iterable[tuple[int, Reading]]) -> ReplyBatch:
     held = list(readings)
     columns = [pa.array([one.said.get(name) for _, one in held], REPLIES.field(name).type) for name in REPLIES.names]
     return ReplyBatch(np.array([row for row, _ in held], np.int64), pa.Table.from_arrays(columns, schema=REPLIES))
+
+
+def recalled(replies: pa.Table, form: Form) -> pa.Table:
+    """Kept verdicts as they would be kept today: earlier ones do not say whether they contradict themselves.
+
+    Of a model that thought they have the probability of its first thought, not of the label (see `content_tokens`):
+    where a reply took more tokens than its label has bytes, and one to end it, the probability is unknown.
+
+    Args:
+        replies: rows of `REPLIES` from the ledger.
+        form: that they were asked for in.
+    """
+    earlier = pc.and_(pc.is_valid(replies["probability"]), pc.is_null(replies["contradicted"]))
+    if not pc.any(earlier).as_py():
+        return replies
+    before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
+    own = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), before)
+    thought = pc.and_(earlier, pc.fill_null(pc.greater(replies["completion_tokens"], own), False))
+    if not form.is_object:
+        for name in ("probability", "expected_grade"):
+            replies = _with(replies, name, pc.if_else(thought, None, replies[name]))
+    other = pc.not_equal(replies["relevant"], pc.greater_equal(replies["probability"], pa.scalar(EVEN)))
+    return _with(replies, "contradicted", pc.if_else(earlier, other, replies["contradicted"]))
+
+
+def _with(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return replies.set_column(REPLIES.get_field_index(name), REPLIES.field(name), values)

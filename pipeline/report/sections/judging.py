@@ -78,7 +78,8 @@ SECTION = FigureSection(
         Figure(
             "judges",
             "Judges",
-            "What each judge said of the pairs; its id names the model, prompt and settings behind it.",
+            "What each judge said of the pairs; its id names the model, prompt and settings behind it. Contradicted "
+            "are labels on another side of one half than their own probability, which decided.",
             lambda source: statistics.judges(source.tables),
             _judges,
             ("verdicts",),

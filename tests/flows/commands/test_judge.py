@@ -1,9 +1,12 @@
 """darklode judge: stats, prompt, batch files there and back, on a small run without a Prefect server."""
 
+import html
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -120,6 +123,40 @@ def test_a_batch_goes_out_and_comes_back_and_the_next_build_asks_nothing(
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert KEY.encode() not in everything
     assert KEY not in shown.out
+
+
+def contradicting(_pair: str, said: dict[str, Any]) -> dict[str, Any]:
+    """The reply of a server that gives every `no` a probability of .3."""
+    (choice,) = said["choices"]
+    if choice["message"]["content"] == "no":
+        top = [{"token": "no", "logprob": math.log(0.3)}, {"token": "yes", "logprob": math.log(0.7)}]
+        choice["logprobs"]["content"] = [top[0] | {"top_logprobs": top}]
+    return said
+
+
+def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown(
+    call: Call, source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with FakeChat(model="judge", key=KEY, alters=contradicting) as server:
+        build(out, source, settings(server))
+        assert_marked(call, out)
+        build(out, source, [*settings(server), "judge.max_disagreement=0.6"])
+    strict = Run(str(out)).tables("verdicts").read("verdicts").to_pylist()
+    unread = {row["error"] for row in strict if row["relevant"] is None}
+    assert unread == {"the reply is contradictory: it gives its own label a probability of 0.300"}
+    assert all(row["raw_reply"] == "yes" for row in strict if row["relevant"] is not None)
+
+
+def assert_marked(call: Call, out: Path) -> None:
+    verdicts = Run(str(out)).tables("verdicts").read("verdicts")
+    turned = sum(row["contradicted"] for row in verdicts.to_pylist())
+    assert turned == verdicts["raw_reply"].to_pylist().count("no") > 3
+    assert verdicts["relevant"].to_pylist().count(False) == 0, "the probability decides"
+    shown = call("judge", "stats", out)
+    assert re.search(rf"llm-1:judge:.*? {verdicts.num_rows} .*? {turned} ", shown.out)
+    call("report", out)
+    assert f"Of {turned} pairs the judge's own label" in html.unescape((out / "report.html").read_text())
 
 
 def test_what_was_judged_is_listed_and_pruned(call: Call, source: Path, tmp_path: Path, server: FakeChat) -> None:

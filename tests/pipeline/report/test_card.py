@@ -13,6 +13,7 @@ from darklode.pipeline.base.card import markdown
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card
+from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import POOL, QRELS, QUERIES, TRIPLETS, VERDICTS
@@ -79,8 +80,16 @@ def test_pool_statistics_count_queries_without_candidates(run: Run) -> None:
 def test_unreadable_verdicts_are_counted_apart(run: Run) -> None:
     ids = {"tenant": ["t"] * 3, "query_id": ["q"] * 3, "chunk_id": list("abc"), "judge_id": ["llm"] * 3}
     put(run, "verdicts", VERDICTS.rows(ids | {"relevant": [True, False, None]}))
-    counts = {"verdicts": 3, "relevant": 1, "not_relevant": 1, "unreadable": 1}
+    counts = {"verdicts": 3, "relevant": 1, "not_relevant": 1, "unreadable": 1, "contradicted": None}
     assert statistics.judges(all_tables(run)).to_pylist() == [{"judge_id": "llm"} | counts]
+
+
+def test_contradicted_labels_are_counted_where_there_can_be_any(run: Run) -> None:
+    ids = {"tenant": ["t"] * 4, "query_id": ["q"] * 4, "chunk_id": list("abcd"), "judge_id": ["llm"] * 4}
+    put(run, "verdicts", VERDICTS.rows(ids | {"relevant": [True] * 4, "contradicted": [True, False, None, True]}))
+    assert statistics.judges(all_tables(run))["contradicted"].to_pylist() == [2]
+    (said,) = [one for one in caveats(all_tables(run), Settings()) if "contradict" in one]
+    assert said.startswith("Of 2 pairs the judge's own label and its probability contradict each other")
 
 
 def test_a_shortfall_of_negatives_is_counted(finished: Run) -> None:

@@ -68,7 +68,7 @@ def test_a_call_is_the_same_however_it_is_made() -> None:
     assert (body["model"], body["seed"], "temperature" in body) == ("m", 7, False)
     again = json.loads(template.body_again(user, "Hm </chunk>"))
     assert again["messages"][:2] == body["messages"]
-    assert again["messages"][2] == {"role": "assistant", "content": "Hm < /chunk>"}
+    assert again["messages"][2] == {"role": "assistant", "content": "Hm <\\/chunk>"}
     assert again["messages"][3]["content"] == BINARY.head.again
     assert {name: value for name, value in again.items() if name != "messages"} == {
         name: value for name, value in body.items() if name != "messages"

@@ -178,7 +178,7 @@ def test_verdicts_of_before_the_quoting_of_today_stand_where_the_model_was_shown
         assert server.requests == PROBES + 2
     assert judge.judge_id != BEFORE
     kept = [row for row, text in enumerate(texts) if "List" not in text]
-    assert [replies[row] for row in kept] == [said[row] for row in kept]
+    assert [replies[row] for row in kept] == [said[row] | {"contradicted": False} for row in kept]
     assert {replies[row]["raw_reply"] for row in range(6) if row not in kept} <= {"yes", "no"}
     assert asyncio.run(with_ledger(server, tmp_path).judge(pairs)).to_pylist() == replies, "no server is needed now"
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.base.remote.faults import BadReply
-from darklode.pipeline.judge.llm.forms import Form
-from darklode.pipeline.judge.llm.prompt import load_prompt
-from darklode.pipeline.judge.llm.reading import content_tokens, label_probabilities, read, reply_batch, start_of
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm import reading
+from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.prompt import Prompt, load_prompt
+from darklode.pipeline.judge.llm.reading import Reading, recalled, reply_batch
+from darklode.pipeline.judge.port import REPLIES
+from helpers.token_rows import plain, token
 
 BINARY, GRADED = load_prompt("binary"), load_prompt("graded")
 
 
-def token(text: str, **shares: float) -> dict[str, Any]:
-    """A token and its alternatives with their probabilities."""
-    top = [{"token": name.replace("_", " "), "logprob": math.log(share)} for name, share in shares.items()]
-    return {"token": text, "logprob": {one["token"]: one["logprob"] for one in top}[text], "top_logprobs": top}
+def read(found: dict[str, Any], form: Form, prompt: Prompt, **changed: Any) -> Reading:
+    settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", **changed)
+    return reading.read(found, RequestTemplate(settings, prompt, form))
 
 
 def completion(content: object, tokens: list[dict[str, Any]] | None = None, **choice: Any) -> dict[str, Any]:
@@ -29,89 +32,6 @@ def completion(content: object, tokens: list[dict[str, Any]] | None = None, **ch
     if tokens is not None:
         said["logprobs"] = {"content": tokens}
     return {"choices": [said], "usage": {"prompt_tokens": 90, "completion_tokens": 1}}
-
-
-@pytest.mark.parametrize(
-    ("tokens", "start", "labels", "expected"),
-    [
-        ([token("yes", yes=0.6, no=0.4)], 0, ("yes", "no"), {"yes": 0.6, "no": 0.4}),
-        ([token("yes", yes=0.3, no=0.1, Yes=0.5, Well=0.1)], 0, ("yes", "no"), {"yes": 8 / 9, "no": 1 / 9}),
-        ([token("Yes", yes=0.2, no=0.1, Yes=0.7)], 0, ("yes", "no"), {"yes": 0.9, "no": 0.1}),
-        ([token("Well", Well=0.7, yes=0.1, no=0.2)], 0, ("yes", "no"), {}),
-        ([token(" yes", _yes=0.5, yes=0.25, no=0.25)], 0, ("yes", "no"), {"yes": 0.75, "no": 0.25}),
-        ([token("y", y=0.8, n=0.2), token("es", es=1.0)], 0, ("yes", "no"), {"yes": 0.8, "no": 0.2}),
-        (
-            [token("not", **{"not": 0.5, "rel": 0.5}), token("-rel", **{"-rel": 1.0})],
-            0,
-            ("relevant", "not-relevant"),
-            {"relevant": 0.5, "not-relevant": 0.5},
-        ),
-        (
-            [token("grade", grade=1.0), token("-a", **{"-a": 0.7, "-b": 0.3})],
-            0,
-            ("grade-a", "grade-b"),
-            {"grade-a": 0.7, "grade-b": 0.3},
-        ),
-        (
-            [token('{"label": "', **{'{"label": "': 1.0}), token("no", no=0.9, yes=0.1), token('"}', **{'"}': 1.0})],
-            11,
-            ("yes", "no"),
-            {"yes": 0.1, "no": 0.9},
-        ),
-        ([token(' "no"', **{' "no"': 0.8, ' "yes"': 0.2})], 2, ("yes", "no"), {"yes": 0.2, "no": 0.8}),
-        ([token("maybe", maybe=1.0)], 0, ("yes", "no"), {}),
-        ([], 0, ("yes", "no"), {}),
-    ],
-)
-def test_probabilities_of_labels(
-    tokens: list[dict[str, Any]], start: int, labels: tuple[str, ...], expected: dict[str, float]
-) -> None:
-    assert label_probabilities(tokens, start, labels) == pytest.approx(expected)
-
-
-def plain(*texts: str) -> list[dict[str, Any]]:
-    """Tokens without alternatives."""
-    return [{"token": text, "logprob": 0.0, "top_logprobs": []} for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ((), ()),
-        ((), ("<|im_end|>",)),
-        ((), ("", "</s>")),
-        (("The", " chunk", " says", " yes", ",", " so", " no", ".", "\n</think>", "\n\n"), ("<|im_end|>",)),
-        (("Is", " it", " yes", "</think>"), ("[EOS]",)),
-    ],
-)
-def test_the_contents_own_tokens_are_the_last(before: tuple[str, ...], after: tuple[str, ...]) -> None:
-    for texts in ([" yes"], ["y", "es", "\n"], ["<yes>"]):
-        own, content = plain(*texts), "".join(texts).strip()
-        found = content_tokens([*plain(*before), *own, *plain(*after)], content, "".join(before[:-2]))
-        assert "".join(one["token"] for one in found).strip() == content
-
-
-@pytest.mark.parametrize(
-    ("texts", "thoughts"),
-    [
-        (["The", " chunk", " helps", "."], ""),
-        (["So", " it", " is", " yes"], "So it is yes"),
-        (["yes", " it", " is"], ""),
-        (["yesterday"], ""),
-        ([], ""),
-    ],
-)
-def test_tokens_that_hold_no_content_are_none_of_it(texts: list[str], thoughts: str) -> None:
-    assert list(content_tokens(plain(*texts), "yes", thoughts)) == []
-
-
-def test_the_label_of_an_object_is_that_of_its_key() -> None:
-    parts = ['{"rationale": "not ', '\\"label\\": \\"no\\" but', '", "label": "', "no", '", "source": "no"}']
-    assert start_of("no", plain(*parts), key=True) == sum(map(len, parts[:3]))
-    assert start_of("2", plain('{"label": 2}'), key=True) == 10
-    assert start_of("no", plain('{"label": "no", "other": {"label": "no"}}'), key=True) is None
-    assert start_of("no", plain('{"label": "NO"}'), key=True) == 11
-    assert start_of("no", plain("<think>", "no, yes", "</think>", "\nno."), key=False) == 23
 
 
 def test_a_model_that_thinks_has_its_labels_probability_from_the_label() -> None:
@@ -171,6 +91,69 @@ def test_without_log_probabilities_the_probability_is_unknown() -> None:
         said = read(completion("no"), form, BINARY).said
         assert said["relevant"] is False
         assert "probability" not in said
+
+
+@pytest.mark.parametrize(
+    ("label", "shares", "contradicted"),
+    [
+        *(("no", {"no": 0.3, "yes": 0.7}, True), ("no", {"no": 0.7, "yes": 0.3}, False)),
+        *(("yes", {"yes": 0.3, "no": 0.7}, True), ("yes", {"yes": 0.5, "no": 0.5}, False)),
+        ("no", {"no": 0.5, "yes": 0.5}, True),
+    ],
+)
+def test_a_label_that_its_probability_contradicts_is_marked(
+    label: str, shares: dict[str, float], contradicted: bool
+) -> None:
+    said = read(completion(label, [token(label, **shares)]), Form("choice", True), BINARY).said
+    assert (said["relevant"], said["contradicted"]) == (label == "yes", contradicted)
+    assert said["probability"] == pytest.approx(shares["yes"])
+
+
+def test_a_grade_is_contradicted_by_the_other_side() -> None:
+    shares = {"0": 0.05, "1": 0.4, "2": 0.3, "3": 0.25}
+    said = read(completion("1", [token("1", **shares)]), Form("choice", True), GRADED).said
+    assert (said["grade"], said["relevant"], said["contradicted"]) == (1, False, True)
+
+
+def test_how_much_disagreement_is_borne_is_a_setting() -> None:
+    for most, readable in ((1.0, True), (0.75, True), (0.65, False), (0.0, False)):
+        found = read(
+            completion("no", [token("no", no=0.3, yes=0.7)]), Form("choice", True), BINARY, max_disagreement=most
+        )
+        assert found.readable == readable
+    assert found.said["error"] == "the reply is contradictory: it gives its own label a probability of 0.300"
+
+
+def test_without_a_probability_nothing_is_contradicted() -> None:
+    assert "contradicted" not in read(completion("no"), Form("choice", True), BINARY).said
+
+
+KEPT = pa.Table.from_pylist(
+    [
+        {"relevant": False, "probability": 0.75, "raw_reply": "no", "completion_tokens": 2, "attempts": 1},
+        {"relevant": False, "probability": 0.25, "raw_reply": "no", "completion_tokens": 2, "attempts": 1},
+        {"relevant": False, "probability": 0.75, "raw_reply": "no", "completion_tokens": 200, "attempts": 1},
+        {"relevant": True, "probability": 0.75, "raw_reply": "yes", "completion_tokens": 30, "attempts": 2},
+        {"relevant": True, "probability": 0.75, "raw_reply": "yes", "completion_tokens": None, "attempts": 1},
+        {"relevant": True, "probability": None, "raw_reply": "yes", "completion_tokens": 9, "attempts": 1},
+        {"relevant": None, "error": "empty", "attempts": 1},
+        {"relevant": False, "probability": 0.75, "contradicted": True, "raw_reply": "no", "completion_tokens": 200}
+        | {"attempts": 1},
+    ],
+    REPLIES,
+)
+
+
+def test_what_earlier_versions_kept_is_marked_and_the_probability_of_a_thought_unknown() -> None:
+    found = recalled(KEPT, Form("choice", True))
+    assert found.schema.equals(REPLIES)
+    assert found["contradicted"].to_pylist() == [True, False, None, False, False, None, None, True]
+    assert found["probability"].to_pylist() == [0.75, 0.25, None, 0.75, 0.75, None, None, 0.75]
+    assert found.drop_columns(["contradicted", "probability"]).equals(
+        KEPT.drop_columns(["contradicted", "probability"])
+    )
+    within_json = recalled(KEPT, Form("json", True))
+    assert within_json["probability"].equals(KEPT["probability"]), "there the label was found behind the thoughts"
 
 
 def test_a_rationale_is_kept() -> None:

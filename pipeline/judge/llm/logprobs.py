@@ -1,0 +1,114 @@
+"""From the log-probabilities of a reply's tokens to the probabilities of labels."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from darklode.pipeline.judge.llm import nearly
+
+Tokens = Sequence[Mapping[str, Any]]
+"""`logprobs.content` of a chat completion, or some of it: texts, log-probabilities, alternatives."""
+
+_CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
+"""What may follow the content: the token that ends the reply, as <|im_end|>."""
+
+
+def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
+    """The tokens that, joined, are a reply's content and its end; none where they are not there.
+
+    A server that keeps thoughts apart from the content gives the tokens of both, the thoughts' first (vLLM with a
+    reasoning parser).
+
+    Args:
+        tokens: of the whole reply.
+        content: of its message.
+        thoughts: of its message, where the server gives them.
+    """
+    texts, end = [token["token"] for token in tokens], len(tokens)
+    while end:
+        start = _start_of_end(texts[:end], content.strip())
+        if start is not None:
+            only_thoughts = thoughts and "".join(texts[:end]).rstrip().endswith(thoughts.rstrip())
+            return [] if only_thoughts else tokens[start:end]
+        end -= 1
+        if not _CONTROL.fullmatch(texts[end]):
+            break
+    return []
+
+
+def _start_of_end(texts: Sequence[str], wanted: str) -> int | None:
+    """From which text on the last ones are, joined, what is wanted; None where they are not."""
+    joined, start = "", len(texts)
+    while start and len(joined.strip()) < len(wanted):
+        start -= 1
+        joined = texts[start] + joined
+    return start if joined.strip() == wanted else None
+
+
+def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
+    """Characters of the tokens before the label that stands in them last; None where it does not, or not once.
+
+    Args:
+        label: as it was read.
+        tokens: of the content.
+        key: whether it is the value of the key "label" of a JSON object.
+    """
+    before = r'(?<!\\)"label"\s*:\s*"?\s*' if key else ""
+    found = [*re.finditer(f"{before}({re.escape(label)})", "".join(token["token"] for token in tokens), re.I)]
+    return found[-1].start(1) if len(found) == 1 or (found and not key) else None
+
+
+def label_probabilities(tokens: Tokens, start: int, labels: Sequence[str]) -> dict[str, float]:
+    """Probability of each label, renormalised over the labels; empty where the tokens come to no label.
+
+    At each token of the label, every alternative that leads to one label only adds its probability to that label;
+    labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is
+    left out.
+
+    Args:
+        tokens: of the content.
+        start: characters of the tokens before the label.
+        labels: none of which begins with another.
+    """
+    mass = dict.fromkeys(labels, 0.0)
+    text, path = "", 0.0
+    skipped = 0
+    for token in tokens:
+        before = max(0, start - skipped)
+        skipped += len(token["token"])
+        if skipped <= start:
+            continue
+        for one in _alternatives(token):
+            if one["token"][:before] == token["token"][:before]:
+                led = _led(text + one["token"][before:], labels)
+                if len(led) == 1:
+                    mass[led[0]] += math.exp(min(path + one["logprob"], 0.0))
+        text += token["token"][before:]
+        path += token["logprob"]
+        if len(_led(text, labels)) == 1 and text.strip():
+            break
+    total = sum(mass.values())
+    if len(_led(text, labels)) != 1 or not total > 0:
+        return {}
+    return {label: share / total for label, share in mass.items()}
+
+
+def _alternatives(token: Mapping[str, Any]) -> Tokens:
+    """The chosen token and the others, each once."""
+    top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
+    return top if any(one["token"] == token["token"] for one in top) else [token, *top]
+
+
+def _led(text: str, labels: Sequence[str]) -> list[str]:
+    """Labels that a reply beginning so can still be, or already is."""
+    fold = nearly.fold(labels)
+    found = fold(text.lstrip())
+    return [label for label in labels if _leads(found, fold(label))] if found else list(labels)
+
+
+def _leads(text: str, label: str) -> bool:
+    """Whether the text begins the label, or is it and then something that ends it, as the quote of a JSON string."""
+    return label.startswith(text) or (text.startswith(label) and not text[len(label)].isalnum())
