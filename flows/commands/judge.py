@@ -1,31 +1,42 @@
-"""darklode judge: what judges said, what they are asked, and batch files for them."""
+"""darklode judge: what judges said and what they are asked; `judge_batch` has the batch services."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
+from typer.core import TyperGroup
 
+from darklode.flows.commands import judge_batch
+from darklode.flows.commands.judge_options import language_model, settings_of, strictest
 from darklode.flows.commands.options import RunArgument, SetOption, application
-from darklode.flows.config import load_settings, overrides
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, DarklodeError, SettingsError
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
-if TYPE_CHECKING:
-    from darklode.pipeline.judge.kinds.llm import LlmSettings
-    from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+_RENAMED = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
 
-_PROBE_SECONDS = 10.0
+class Commands(TyperGroup):
+    """Tells what a command of before is called now."""
 
-app = application(no_args_is_help=True)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments name.
+
+        Raises:
+            SettingsError: it has another name now.
+        """
+        if args[0] in _RENAMED:
+            raise SettingsError(f"`darklode judge {args[0]}` is `darklode judge {_RENAMED[args[0]]}` now")
+        return super().resolve_command(ctx, args)
+
+
+app = application(no_args_is_help=True, cls=Commands)
+app.add_typer(judge_batch.app, name="batch")
 
 
 @app.callback()
 def judge() -> None:
-    """What judges said and cost, what they are asked, and batch files."""
+    """What judges said and cost, what they are asked, and batch services."""
 
 
 @app.command()
@@ -41,7 +52,7 @@ def stats(
     """Show the verdicts kept of each judge: labels, nulls, tokens, cost, size."""
     from darklode.pipeline.judge.ledger import Ledger
 
-    settings = _settings(run, assignments)
+    settings = settings_of(run, assignments)
     ledger = Ledger(settings.cache.root)
     if prune:
         console.print(f"{ledger.prune(None if 'all' in prune else prune):,} bytes freed")
@@ -92,8 +103,8 @@ def prompt(
     from darklode.pipeline.judge.llm.forms import RequestTemplate
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 
-    settings = _llm(_settings(None, [*_NOBODY, *(assignments or [])]).judge)
-    template = RequestTemplate(settings, load_prompt(settings.prompt), _strictest(settings))
+    settings = language_model(settings_of(None, [*_NOBODY, *(assignments or [])]).judge)
+    template = RequestTemplate(settings, load_prompt(settings.prompt), strictest(settings))
     found = template.prompt
     console.print(printable(f"{found.name}, version {found.head.version}, labels {', '.join(found.labels)}"))
     if not shown:
@@ -110,73 +121,8 @@ def prompt(
         console.print(printable(text), soft_wrap=True)
 
 
-@app.command(epilog="Then: vllm run-batch -i calls.jsonl -o answers.jsonl --model MODEL, or a hosted batch service")
-def export_batch(
-    run: RunArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, such as calls.jsonl.")],
-    assignments: SetOption = None,
-) -> None:
-    """Write the run's pairs that have no verdict yet as an OpenAI batch file."""
-    from darklode.pipeline.judge.ledger import Ledger
-    from darklode.pipeline.judge.llm.batch import unjudged, write_batch
-
-    settings = _settings(run, assignments)
-    template = _template(settings)
-    tables = Run(run).tables("queries", "chunks", "pool")
-    files = write_batch(
-        unjudged(tables, Ledger(settings.cache.root), template.judge_id, template.earlier), template, file
-    )
-    console.print(f"for {printable(template.judge_id)}", soft_wrap=True)
-    for path, calls in files.items():
-        console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
-    if not files:
-        console.print("every pair of the run has a verdict")
-
-
-@app.command()
-def import_batch(
-    run: RunArgument,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE…", help="Output files of the service, in any order.", exists=True, dir_okay=False),
-    ],
-    assignments: SetOption = None,
-) -> None:
-    """Keep a batch's answers, so that the next build with these settings finds them."""
-    from darklode.pipeline.judge.ledger import Ledger
-    from darklode.pipeline.judge.llm.batch import read_batch, unjudged
-
-    settings = _settings(run, assignments)
-    template, ledger = _template(settings), Ledger(settings.cache.root)
-    tables = Run(run).tables("queries", "chunks", "pool")
-    for path in files:
-        with path.open("rb") as lines:
-            counts = read_batch(lines, template, ledger)
-        told = ", ".join(f"{counts[kind]:,} {what}" for kind, what in _LINES.items() if counts[kind])
-        console.print(printable(f"{path}: {told or 'nothing'}"), soft_wrap=True)
-    missing = sum(pairs.num_rows for pairs in unjudged(tables, ledger, template.judge_id, template.earlier))
-    console.print(f"{missing:,} pairs of the run have no verdict of {printable(template.judge_id)} yet", soft_wrap=True)
-
-
 _NOBODY = ("judge.kind=llm", "judge.model=model", "judge.base_url=http://127.0.0.1:8000/v1")
 """Enough to be a language model; a prompt is shown without asking one."""
-
-_LINES = {
-    "verdict": "verdicts",
-    "null": "unreadable answers, kept as null",
-    "failed": "failed calls, to be asked again",
-    "another": "lines of another judge (were prompt, model or judge.mode changed since the export?)",
-    "broken": "lines that are no JSON",
-}
-
-
-def _settings(run: str | None, assignments: list[str] | None) -> Settings:
-    """The run's settings, or the defaults, with what the command line sets."""
-    if run is None:
-        return load_settings(assignments=assignments or [])
-    from darklode.flows.runs import benchmark
-
-    return benchmark(Run(run)).changed(overrides(assignments or []))
 
 
 def _facts(run: str | None) -> dict[str, Any]:
@@ -204,44 +150,3 @@ def _cost(row: dict[str, Any], prices: tuple[float, float]) -> float | None:
     if not any(prices):
         return None
     return float((row["prompt_tokens"] * prices[0] + row["completion_tokens"] * prices[1]) / 1e6)
-
-
-def _template(chosen: Settings) -> "RequestTemplate":
-    """The judge as `darklode build` would ask it: in the form of the verdicts that are kept, or that the server obeys.
-
-    Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
-    """
-    from darklode.pipeline.judge.llm.forms import RequestTemplate
-    from darklode.pipeline.judge.llm.judge import LlmJudge
-    from darklode.pipeline.judge.llm.prompt import load_prompt
-
-    settings = _llm(chosen.judge)
-    impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
-    try:
-        return RequestTemplate(
-            settings, load_prompt(settings.prompt), LlmJudge(impatient, root=chosen.cache.root).template.form
-        )
-    except SettingsError:
-        raise
-    except DarklodeError as error:
-        if settings.mode == "auto":
-            raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
-        form = _strictest(settings)
-        reason = printable(str(error))
-        console.print(f"[yellow]{reason}. The calls ask for {form} unchecked.[/yellow]", soft_wrap=True)
-        return RequestTemplate(settings, load_prompt(settings.prompt), form)
-
-
-def _llm(settings: JudgeSettings) -> "LlmSettings":
-    from darklode.pipeline.judge.kinds.llm import LlmSettings
-
-    if not isinstance(settings, LlmSettings):
-        raise SettingsError(f"batch files are for judge.kind llm, not {settings.kind}; add --set judge.kind=llm")
-    return settings
-
-
-def _strictest(settings: "LlmSettings") -> "Form":
-    from darklode.pipeline.judge.llm.forms import Form
-
-    strictest = "json" if settings.rationale else "choice"
-    return Form(strictest if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)

@@ -373,13 +373,13 @@ def test_batch_files_go_through_vllm_run_batch_and_back(
     judge_of: Callable[..., LlmJudge], model: dict[str, Any], tmp_path: Path
 ) -> None:
     run, calls, answers = a_run(tmp_path, model["id"]), tmp_path / "calls.jsonl", tmp_path / "answers.jsonl"
-    assert f"12 calls in {calls}\n" in darklode(tmp_path, "export-batch", tmp_path / "run", calls)
+    assert f"12 calls in {calls}\n" in darklode(tmp_path, "batch", "export", tmp_path / "run", calls)
     lines = [json.loads(line) for line in calls.read_bytes().splitlines()]
     lines[5]["body"]["model"] = "nobody"  # a call that fails
     calls.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run_batch(calls, answers, model)
 
-    shown = darklode(tmp_path, "import-batch", tmp_path / "run", answers)
+    shown = darklode(tmp_path, "batch", "fetch", tmp_path / "run", answers)
     print(shown)
     assert f"{answers}: 11 verdicts, 1 failed calls, to be asked again\n" in shown
     assert "\n1 pairs of the run have no verdict of llm-1:" in shown

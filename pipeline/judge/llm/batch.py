@@ -10,7 +10,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.corpora import TenantChunks, tenants
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.base.memory.keys import KeyIndex
 from darklode.pipeline.base.memory.store import Entries
+from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
@@ -75,7 +77,9 @@ def short_name(judge_id: str) -> str:
     return sha256(judge_id.encode()).hexdigest()[:8]
 
 
-def unjudged(tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None) -> Iterator[pa.Table]:
+def unjudged(
+    tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None, under_way: KeyIndex | None = None
+) -> Iterator[pa.Table]:
     """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
 
     Args:
@@ -83,8 +87,10 @@ def unjudged(tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | N
         ledger: as it is now; verdicts of the earlier version that still hold are handed down.
         judge_id: whose verdicts.
         earlier: the judge's earlier version.
+        under_way: pairs that are left out; those that are handed out are added.
     """
-    entries, seen, inherits = ledger.open(judge_id), KeyIndex(), ledger.heritage(judge_id, earlier)
+    entries, inherits = ledger.open(judge_id), ledger.heritage(judge_id, earlier)
+    seen = KeyIndex() if under_way is None else under_way
     for tenant in tenants(tables, "pool"):
         for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
             rest = _unknown(pairs, entries)
@@ -98,8 +104,8 @@ def _unknown(pairs: pa.Table, entries: Entries) -> pa.Table:
     return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
 
 
-def write_batch(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> dict[Path, int]:
-    """Write a call for each pair; returns the files and their calls.
+def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> Iterator[tuple[Path, int]]:
+    """Write a call for each pair; files and their calls, each handed over when it is whole.
 
     A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, …
     A file is there when it is whole.
@@ -112,20 +118,19 @@ def write_batch(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
     Raises:
         ExportError: one of the files is there already.
     """
-    files: dict[Path, int] = {}
     lines = (line for pairs in blocks for line in _lines(pairs, template))
     for number, some in enumerate(_split(lines), 1):
         path = target if number == 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
         if path.exists():
             raise ExportError(f"{path} is there already; it may be under way at a service, so name a new file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f".{path.name}.tmp")
+        half, calls = path.with_name(f".{path.name}.tmp"), 0
         with half.open("wb") as file:
             for line in some:
                 file.write(line)
-                files[path] = files.get(path, 0) + 1
+                calls += 1
         half.replace(path)
-    return files
+        yield path, calls
 
 
 def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
@@ -154,7 +159,12 @@ def _split(lines: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
         yield file()
 
 
-def read_batch(lines: Iterable[bytes], template: RequestTemplate, ledger: Ledger) -> Counter[str]:
+def read_batch(
+    lines: Iterable[bytes],
+    template: RequestTemplate,
+    ledger: Ledger,
+    spend: Callable[[Usage], None] = lambda _used: None,
+) -> Counter[str]:
     """Put the answers of a batch into the ledger, in whatever order they come.
 
     Returns how many lines held a `verdict`, an unreadable answer that is kept as a `null`, a call that `failed` and so
@@ -164,6 +174,7 @@ def read_batch(lines: Iterable[bytes], template: RequestTemplate, ledger: Ledger
         lines: of the service's output file.
         template: the judge whose calls were written.
         ledger: where the verdicts go.
+        spend: told what the answers took, as they are kept.
 
     Raises:
         ArtifactError: they cannot be kept.
@@ -178,16 +189,17 @@ def read_batch(lines: Iterable[bytes], template: RequestTemplate, ledger: Ledger
         if name and reading:
             held.append((name, reading))
         if len(held) == _TOGETHER:
-            _keep(held, template, ledger)
+            spend(_keep(held, template, ledger))
             held = []
-    _keep(held, template, ledger)
+    spend(_keep(held, template, ledger))
     return counts
 
 
-def _keep(held: list[tuple[Name, Reading]], template: RequestTemplate, ledger: Ledger) -> None:
+def _keep(held: list[tuple[Name, Reading]], template: RequestTemplate, ledger: Ledger) -> Usage:
     pairs = {side: pa.array([getattr(name, side) for name, _ in held], pa.string()) for side in _SIDES}
     replies = reply_batch(enumerate(reading for _, reading in held)).replies
     ledger.add(template.judge_id, pa.table(pairs), replies)
+    return Usage(*(pc.sum(replies[name]).as_py() or 0 for name in ("prompt_tokens", "completion_tokens")))
 
 
 def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, Name | None, Reading | None]:

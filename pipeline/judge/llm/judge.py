@@ -54,7 +54,7 @@ class LlmJudge(StreamingJudge):
         say: Callable[[str], None] = lambda _line: None,
         root: str | None = None,
     ) -> None:
-        self._settings, self._prompt, self._endpoint = settings, load_prompt(settings.prompt), _endpoint(settings)
+        self._settings, self._prompt, self._endpoint = settings, load_prompt(settings.prompt), endpoint_of(settings)
         self._root, self._say = root, say
         self._begun = self._obeyed = False
 
@@ -157,7 +157,8 @@ class LlmJudge(StreamingJudge):
         self._obeyed = True
 
 
-def _endpoint(given: LlmSettings) -> Endpoint:
+def endpoint_of(given: LlmSettings) -> Endpoint:
+    """The servers of a judge, with its limits."""
     return Endpoint(
         section="judge",
         model=given.model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch
-from darklode.pipeline.judge.llm.batch import Name, read_batch, short_name, unjudged, write_batch
+from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch, short_name, unjudged
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
@@ -77,6 +77,11 @@ def template(**given: Any) -> RequestTemplate:
 
 
 TEMPLATE = template()
+
+
+def write_batch(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> dict[Path, int]:
+    """All files at once, and their calls."""
+    return dict(batch_files(blocks, template, target))
 
 
 def lines(*files: Path) -> list[dict[str, Any]]:

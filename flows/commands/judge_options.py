@@ -1,0 +1,71 @@
+"""The judge that a command is about: a run's, as the command line changes it."""
+
+from typing import TYPE_CHECKING
+
+from darklode.flows.config import load_settings, overrides
+from darklode.flows.console import console, printable
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.schemas.settings import JudgeSettings, Settings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.judge.kinds.llm import LlmSettings
+    from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+
+_PROBE_SECONDS = 10.0
+
+
+def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
+    """The run's settings, or the defaults, with what the command line sets."""
+    if run is None:
+        return load_settings(assignments=assignments or [])
+    from darklode.flows.runs import benchmark
+
+    return benchmark(Run(run)).changed(overrides(assignments or []))
+
+
+def template_of(chosen: Settings) -> "RequestTemplate":
+    """The judge as `darklode build` would ask it: in the form of the verdicts that are kept, or that the server obeys.
+
+    Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
+    """
+    from darklode.pipeline.judge.llm.forms import RequestTemplate
+    from darklode.pipeline.judge.llm.judge import LlmJudge
+    from darklode.pipeline.judge.llm.prompt import load_prompt
+
+    settings = language_model(chosen.judge)
+    impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
+    try:
+        return RequestTemplate(
+            settings, load_prompt(settings.prompt), LlmJudge(impatient, root=chosen.cache.root).template.form
+        )
+    except SettingsError:
+        raise
+    except DarklodeError as error:
+        if settings.mode == "auto":
+            raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
+        form = strictest(settings)
+        reason = printable(str(error))
+        console.print(f"[yellow]{reason}. The calls ask for {form} unchecked.[/yellow]", soft_wrap=True)
+        return RequestTemplate(settings, load_prompt(settings.prompt), form)
+
+
+def language_model(settings: JudgeSettings) -> "LlmSettings":
+    """The settings of a language model.
+
+    Raises:
+        SettingsError: it is another kind of judge.
+    """
+    from darklode.pipeline.judge.kinds.llm import LlmSettings
+
+    if not isinstance(settings, LlmSettings):
+        raise SettingsError(f"batch files are for judge.kind llm, not {settings.kind}; add --set judge.kind=llm")
+    return settings
+
+
+def strictest(settings: "LlmSettings") -> "Form":
+    """The first form that the settings allow."""
+    from darklode.pipeline.judge.llm.forms import Form
+
+    mode = "json" if settings.rationale else "choice"
+    return Form(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)

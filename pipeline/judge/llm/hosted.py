@@ -1,0 +1,208 @@
+"""A run's calls at a hosted batch service: submitted once, and fetched into the ledger, whatever is killed in between.
+
+Of every file that is submitted there is a record beside the ledger, until its answers are fetched:
+
+ROOT/batches/<hash of the token>/batch.json    what was submitted where, and the service's id, once it is known
+                                /NAME.keys     the pairs, 16 bytes each
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.memory.keys import KeyIndex, Keys, from_bytes, to_bytes
+from darklode.pipeline.base.memory.parts import PartFiles
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, Usage
+from darklode.pipeline.base.remote.hosted import BatchService, BatchState
+from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch
+from darklode.pipeline.judge.llm.forms import RequestTemplate
+
+_CLOCKS_DIFFER = 3600.0
+"""Seconds by which the service's clock may be behind."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A file of calls that was submitted, or was about to be.
+
+    Attributes:
+        token: by which the service knows its batch, too.
+        judge_id: whose calls.
+        run: of which run.
+        where: the service.
+        calls: in the file.
+        prompt_tokens, completion_tokens: they may take, at most.
+        began: seconds of the epoch.
+        id: the service's, of the batch; null: it is not known whether it has begun.
+    """
+
+    token: str
+    judge_id: str
+    run: str
+    where: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    began: float
+    id: str | None = None
+
+
+class Journal:
+    """What was submitted and is not yet fetched, of all judges and runs.
+
+    Args:
+        root: of the cache; null: the user's cache folder.
+    """
+
+    def __init__(self, root: str | None) -> None:
+        self._parts = PartFiles(root, "batches", "batch", (".keys",))
+
+    def all(self) -> list[Submitted]:
+        """All files, the oldest first."""
+        found = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
+        return sorted(found, key=lambda one: one.began)
+
+    def of(self, judge_id: str) -> list[Submitted]:
+        """A judge's files, the oldest first."""
+        return [one for one in self.all() if one.judge_id == judge_id]
+
+    def pairs(self, judge_id: str) -> KeyIndex:
+        """The pairs in a judge's files."""
+        index, store = KeyIndex(), self._parts.store
+        for name in (name for one in self.of(judge_id) for name in self._parts.names(one.token)):
+            index.add(from_bytes(np.frombuffer(store.read(name) or b"", np.uint8).reshape(-1, 16)))
+        return index
+
+    def note(self, one: Submitted, keys: Keys | None = None) -> None:
+        """Write a file's record, and with the first one its pairs."""
+        facts = asdict(one)
+        self._parts.register(facts.pop("token"), **facts)
+        if keys is not None:
+            self._parts.write(one.token, to_bytes(keys.reshape(-1)))
+
+    def forget(self, one: Submitted) -> None:
+        """Delete a file's record: its pairs are free to be asked for again."""
+        self._parts.prune(one.token)
+
+
+class HostedJudge:
+    """A judge's calls at a service.
+
+    Args:
+        template: the judge.
+        ledger: where its verdicts are, and those of the service go.
+        journal: of what is under way.
+        service: where calls are answered.
+        budget: prices and limits of the judge.
+    """
+
+    def __init__(
+        self, template: RequestTemplate, ledger: Ledger, journal: Journal, service: BatchService, budget: Budget
+    ) -> None:
+        self._template, self._ledger, self._journal = template, ledger, journal
+        self._service, self._budget = service, budget
+
+    def submit(self, blocks: Iterable[pa.Table], run: str) -> Iterator[Submitted]:
+        """Submit calls, a file at a time; each is under way when it is handed over.
+
+        Args:
+            blocks: rows of `PAIRS`, none of which is under way.
+            run: whose they are; nobody else submits calls of it meanwhile.
+
+        Raises:
+            DarklodeError: the service refuses, or a limit could be exceeded. What is under way stays so.
+        """
+        self._budget.keep()
+        for one in self._journal.of(self._template.judge_id):
+            self._budget.reserve(Usage(one.prompt_tokens, one.completion_tokens))
+        with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
+            for file, calls in batch_files(blocks, self._template, Path(scratch) / "calls.jsonl"):
+                keys, estimate = _read(file, self._template)
+                self._budget.reserve(estimate)
+                judge_id, where = self._template.judge_id, self._service.where
+                one = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
+                self._journal.note(one, keys)
+                one = replace(one, id=self._service.start(file, one.token))
+                self._journal.note(one)
+                file.unlink()
+                yield one
+
+    def settle(self, run: str) -> None:
+        """Find out what became of a run's files that were about to be submitted: those that never began are forgotten.
+
+        Args:
+            run: of which nobody submits calls meanwhile.
+        """
+        for one in self._here():
+            if self._known(one).id is None and one.run == run:
+                self._journal.forget(one)
+
+    def look(self) -> list[tuple[Submitted, BatchState | None]]:
+        """All files at this service and how far it is with them; None for one that may not have begun."""
+        return [(one, self._service.look(one.id) if one.id else None) for one in map(self._known, self._here())]
+
+    def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
+        """Keep the answers of the batches that are over, whose pairs without an answer are free again.
+
+        Yields what `look` says of each file, and what `read_batch` counts.
+
+        Raises:
+            DarklodeError: the service does not answer, or they cannot be kept. The same call goes on from there.
+        """
+        for one, state in self.look():
+            counts = Counter[str]()
+            if state and state.over:
+                counts = self._kept(state)
+                self._journal.forget(one)
+            yield one, state, counts
+
+    def _kept(self, state: BatchState) -> Counter[str]:
+        counts = Counter[str]()
+        with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
+            for number, file_id in enumerate(state.files):
+                with self._service.download(file_id, Path(scratch) / f"{number}.jsonl").open("rb") as lines:
+                    counts += read_batch(lines, self._template, self._ledger, self._spend)
+        self._budget.keep()
+        return counts
+
+    def _spend(self, used: Usage) -> None:
+        self._budget.settle(NOTHING, used)
+
+    def _here(self) -> list[Submitted]:
+        return [one for one in self._journal.of(self._template.judge_id) if one.where == self._service.where]
+
+    def _known(self, one: Submitted) -> Submitted:
+        """The record with the service's id, as far as the service has one."""
+        if one.id is not None:
+            return one
+        found = self._service.find(one.token, one.began - _CLOCKS_DIFFER)
+        if found is None:
+            return one
+        known = replace(one, id=found.id)
+        self._journal.note(known)
+        return known
+
+
+def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
+    """The pairs of a file of calls, and the tokens that it may take."""
+    names, prompt, completion = list[Name](), 0, 0
+    with file.open("rb") as lines:
+        for call in map(json.loads, lines):
+            name = Name.of(call["custom_id"])
+            assert name
+            names.append(name)
+            most = template.estimate(call["body"]["messages"][-1]["content"])
+            prompt, completion = prompt + most.prompt, completion + most.completion
+    pairs = pa.table({side: [getattr(name, side) for name in names] for side in VERDICTS.key})
+    return VERDICTS.keys(pairs), Usage(prompt, completion)
