@@ -117,7 +117,8 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
     whole = lists.combine_chunks()
     row = pc.list_parent_indices(whole).to_numpy()
     column = pc.index_in(pc.list_flatten(whole), pa.array(names, pa.string()))
-    found[row, column.to_numpy(zero_copy_only=False).astype(np.int64)] = True
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    found[row[known], column.drop_null().to_numpy()] = True
     return found
 
 

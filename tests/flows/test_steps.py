@@ -1,49 +1,80 @@
-"""A stage that a network file system or S3 lets down is tried again; what will not pass by itself is not."""
+"""What all flows do with a stage, in this process: the funnel's place, plain rows, and what is written at the end."""
 
-from typing import Any
+from datetime import date
 
-import pytest
+import pyarrow as pa
 
-from darklode.flows.steps import RETRY_SECONDS
-from helpers import shaky_stage
-from helpers.commands import Environment, server_of
-
-pytestmark = pytest.mark.server
-
-Ended = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def ended(served: Environment, tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """How each case of `shaky_stage` ended, on a real server."""
-    folder = tmp_path_factory.mktemp("shaky")
-    with server_of(served):
-        return {name: shaky_stage.ended(folder / name, errors) for name, errors in shaky_stage.CASES.items()}
+from darklode.flows.build_benchmark import steps
+from darklode.flows.config import load_settings
+from darklode.flows.executor import Exhibit, InProcess, executing
+from darklode.flows.mine_logs import steps as mine_steps
+from darklode.flows.runs import record
+from darklode.flows.steps import RETRY_SECONDS, finish, funnel_step, plain_rows, run_step, stages
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
+from helpers.finished_run import finished_run
 
 
-@pytest.mark.parametrize("case", ["once", "twice"])
-def test_what_may_pass_is_tried_again_and_finished_units_are_kept(ended: Ended, case: str) -> None:
-    errors = shaky_stage.CASES[case]
-    assert ended[case] == {
-        "said": [f"judge: {error}; it is tried again in a moment" for error in errors],
-        "worked": ["first", "second", *["second"] * len(errors)],
-        "raised": "",
-        "rows": 2,
-    }
+class Showing(InProcess):
+    """Keeps what is shown, and the delays of each step."""
+
+    def __init__(self) -> None:
+        self.shown: list[Exhibit] = []
+        self.delays: list[object] = []
+
+    def run(self, run: Run, step: Step, delays: object) -> None:
+        self.delays.append(delays)
+        super().run(run, step, ())
+
+    def show(self, exhibits: object) -> None:
+        self.shown += exhibits  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("case", ["an error of ours", "a mistake", "no such file", "nobody listens", "Ctrl-C"])
-def test_what_will_not_pass_is_raised_at_once(ended: Ended, case: str) -> None:
-    (error,) = shaky_stage.CASES[case]
-    assert ended[case] == {
-        "said": [],
-        "worked": ["first", "second"],
-        "raised": f"{type(error).__name__}: {error}",
-        "rows": 0,
-    }
+def test_the_funnel_is_the_last_stage_and_those_not_asked_for_are_marked() -> None:
+    order = stages(steps("docs", "queries", load_settings()))
+    assert (next(iter(order)), list(order)[-1]) == ("ingest_documents", "funnel")
+    assert all(order.values())
+    mined = stages(mine_steps(Run("run"), "logs", "docs", load_settings()))
+    assert (mined["funnel"], mined["verify"]) == (True, False), "no share of the pairs is to be verified"
 
 
-def test_what_does_not_pass_in_the_end_is_raised(ended: Ended) -> None:
-    assert ended["too often"]["raised"] == "OSError: [Errno 5] number 2"
-    assert ended["too often"]["worked"] == ["first", "second", "second", "second"]
-    assert len(ended["too often"]["said"]) == len(shaky_stage.SOON) == len(RETRY_SECONDS) == 2
+def test_a_step_is_run_by_the_executor_of_the_flow(run: Run) -> None:
+    def work(_tables: Tables, _output: Output) -> None:
+        """A stage's function."""
+
+    showing = Showing()
+    with executing(showing):
+        manifest = run_step(run, Step(Stage("work", 1, (), ()), call(work)))
+    assert manifest.stage == "work"
+    assert showing.delays == [RETRY_SECONDS]
+
+
+def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
+    finished_run(run.store.url)
+    order = list(run.manifests())
+    with executing(InProcess()):
+        run_step(run, funnel_step(run, order))
+    assert funnel_step(run, order).plan(run).stands
+    run.store.delete("manifests/clean.json")
+    assert "the other stages changed" in str(funnel_step(run, order).plan(run).reason)
+
+
+def test_rows_are_plain_for_json() -> None:
+    rows = plain_rows(pa.table({"day": [date(2026, 3, 1), None], "n": [1, None]}))
+    assert rows == [{"day": "2026-03-01", "n": 1}, {"day": None, "n": None}]
+
+
+def test_a_finished_run_has_card_views_and_report_and_shows_what_they_show(run: Run) -> None:
+    finished_run(run.store.url)
+    settings = load_settings()
+    record(run, {"docs": "docs", "queries": "queries"}, settings)
+    showing = Showing()
+    with executing(showing):
+        finish(run, settings, steps("docs", "queries", settings))
+    for file in ("README.md", "views.sql", "report.html"):
+        assert run.store.read(file), file
+    keys = [one.key for one in showing.shown]
+    assert keys[0] == "dataset-card"
+    assert {"funnel", "audit-retrievers", "stages"} <= set(keys)
+    assert len(keys) == len(set(keys))
+    page = (run.store.read("report.html") or b"").decode()
+    assert all(f'id="{key}"' in page for key in keys[1:])

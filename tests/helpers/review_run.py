@@ -1,9 +1,11 @@
 """A small run with a sample to review, and its page on loopback."""
 
+import http.client
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,8 @@ SHARED_EVERY = 3
 PER_QUERY = 5
 
 Values = Mapping[int, str]
+Reply = tuple[int, http.client.HTTPMessage, str]
+"""Status, headers and body."""
 
 
 def review_run(
@@ -177,3 +181,21 @@ def served(run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: 
         finally:
             running.should_exit = True
             thread.join()
+
+
+def ask(page: Page, path: str, method: str = "GET", body: object = None, **headers: str) -> Reply:
+    """One request; the path is that below the token, or an absolute one."""
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+    try:
+        target = path if path.startswith("/") else f"/{TOKEN}/{path}"
+        connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        reply = connection.getresponse()
+        return reply.status, reply.headers, reply.read().decode()
+    finally:
+        connection.close()
+
+
+def post(page: Page, path: str, fields: dict[str, str]) -> Reply:
+    """Send a form."""
+    form = "application/x-www-form-urlencoded"
+    return ask(page, path, "POST", urlencode(fields).encode(), Content_Type=form)

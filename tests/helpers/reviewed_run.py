@@ -92,3 +92,11 @@ def validated(run: Run, thresholds: Mapping[str, float] | None = None, seed: int
 def rows_of(run: Run) -> dict[tuple[str | None, str | None], dict[str, Any]]:
     """Rows of `validation` by tenant and retriever."""
     return {(row["tenant"], row["retriever"]): row for row in read(run, "validation")}  # type: ignore[misc]
+
+
+def reviewed(run: Run, made: Pairs, **options: Any) -> list[dict[str, Any]]:
+    """Draw a sample, have it labelled by somebody who knows, and validate."""
+    sample = sampled(put_run(run, made), **options)
+    answered(run, honest(made, [key_of(row) for row in sample]))
+    validated(run, {"a": 0.5, "b": 0.5})
+    return sample

@@ -1,21 +1,15 @@
-"""The release gate, the answers as a table, and the labels as a CSV."""
+"""The release gate."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.artifacts import FunnelStep, Run
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, NotPublishable
-from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.validate.gate import GATE, demand, gate, outcome, release
-from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, labels_csv, write_reviews
-from darklode.pipeline.validate.review.journal import Journal
 from darklode.schemas.review_tables import VALIDATION
 from darklode.schemas.settings import ValidationSettings
-from helpers.reviewed_run import answer, answered
 from helpers.runs import execute, put, read
 
 
@@ -77,35 +71,3 @@ def test_a_run_without_validation_is_unknown(run: Run) -> None:
         "null_rate": None,
         "recall": None,
     }
-
-
-def test_the_standing_answers_become_a_table(run: Run) -> None:
-    journal, before = Journal(run.store), answers_fingerprint(run.store)
-    for one in (
-        answer(("t", "q", "c"), 0),
-        answer(("t", "q", "c"), 1),
-        answer(("t", "q", "d"), 1),
-        answer(("t", "q", "d"), None, undone=True),
-        answer(("t", "q", "c"), None, "bob"),
-    ):
-        journal.append(one)
-    manifest = execute(run, REVIEWS_STAGE, lambda _, output: write_reviews(run.store, output))
-    rows = [(row["chunk_id"], row["reviewer"], row["relevance"]) for row in read(run, "reviews")]
-    assert rows == [("c", "ann", 1), ("c", "bob", None)]
-    assert manifest.funnel == [
-        FunnelStep("reviews", "answers", 5, "standing answers", 2, {"replaced or taken back": 3})
-    ]
-    after = answers_fingerprint(run.store)
-    assert before != after == answers_fingerprint(Run(run.store.url).store)
-
-
-def test_the_labels_are_a_csv_that_a_build_takes(run: Run, tmp_path: Path) -> None:
-    hostile = ("te,nant", 'q"1"', "=cmd()\nc")
-    answers = [answer(hostile, 2), answer(hostile, 3, "bob"), answer(("t", "q", "tied"), 1)]
-    answers += [answer(("t", "q", "tied"), 0, "bob"), answer(("t", "q", "no"), 0), answer(("t", "q", "skip"), None)]
-    answered(run, answers)
-    file = tmp_path / "labels.csv"
-    file.write_text(labels_csv(run.tables("reviews")), encoding="utf-8", newline="")
-    rows = read_labels(file, "default").to_pylist()
-    said = [(row["tenant"], row["query_id"], row["chunk_id"], row["relevance"]) for row in rows]
-    assert said == [("t", "q", "no", "0"), (*hostile, "2")] or said == [(*hostile, "2"), ("t", "q", "no", "0")]

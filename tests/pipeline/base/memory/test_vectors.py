@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory import parts
 from darklode.pipeline.base.memory import vectors as append
-from darklode.pipeline.base.memory.keys import KeyIndex, hash_of, keys_of, to_bytes
+from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from helpers.hash_encoder import content_hash
 from helpers.runs import PYTHONPATH
@@ -120,12 +120,6 @@ def test_another_form_than_the_encoders_is_refused(kept: EmbeddingCache) -> None
             use()
 
 
-def test_a_hash_of_another_form_is_refused(kept: EmbeddingCache) -> None:
-    for bad in ("abc", "G" * 32, "A" * 32, None):
-        with pytest.raises(ValueError, match="no content hash"):
-            keys_of([content_hash("1"), bad])  # type: ignore[list-item]
-
-
 def test_files_have_the_announced_form(kept: EmbeddingCache) -> None:
     kept.append(ENCODER, hashes(1, 2), vectors(1, 2))
     keys, data = sorted(Path(kept.parts.store.url).rglob("*-*"))
@@ -138,35 +132,6 @@ def test_a_shard_is_closed_after_seconds(kept: EmbeddingCache, monkeypatch: pyte
     with kept.writer(ENCODER, 4) as writer:
         writer.add(hashes(1), vectors(1))
         assert kept.missing(ENCODER, hashes(1)).tolist() == []
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 60), max_size=30))
-def test_an_index_finds_what_a_dictionary_finds(have: list[int], asked: list[int]) -> None:
-    # Few first halves, so that different keys share them.
-    keys = np.array([[number % 3, number] for number in have], dtype=np.uint64).reshape(-1, 2)
-    wanted = np.array([[number % 3, number] for number in asked], dtype=np.uint64).reshape(-1, 2)
-    expected = [have.index(number) if number in have else -1 for number in asked]
-    assert KeyIndex(keys).find(wanted).tolist() == expected
-
-
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=12))
-def test_a_set_lets_every_key_in_once(batches: list[list[int]]) -> None:
-    seen, known = KeyIndex(), set()
-    for batch in batches:
-        keys = np.array([[number % 3, number] for number in batch], dtype=np.uint64).reshape(-1, 2)
-        expected = []
-        for number in batch:
-            expected.append(number not in known)
-            known.add(number)
-        assert seen.add_new(keys).tolist() == expected
-
-
-def test_keys_are_the_hashes_bytes() -> None:
-    names = hashes(*range(50))
-    assert to_bytes(keys_of(names)).hex() == "".join(names)
-    assert [hash_of(key) for key in keys_of(names)] == names
 
 
 WRITE = """
@@ -291,18 +256,3 @@ def test_a_bucket_is_a_root_and_its_shards_are_fetched_once(
     assert kept.prune() > 0
     assert not list((tmp_path / "home").rglob("*.vectors"))
     assert kept.usage().num_rows == 0
-
-
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=6))
-def test_an_index_knows_the_keys_that_come_again(batches: list[list[int]]) -> None:
-    index, numbers = KeyIndex(), [number for batch in batches for number in batch]
-    for batch in batches:
-        index.add(np.array([[number % 3, number] for number in batch], dtype=np.uint64).reshape(-1, 2))
-    places = [[place for place, one in enumerate(numbers) if one == number] for number in {*numbers}]
-    several = [group for group in places if len(group) > 1]
-    which, found = index.repeated()
-    groups = np.split(found, np.flatnonzero(np.diff(which)) + 1) if len(found) else []
-    assert sorted(group.tolist() for group in groups) == sorted(several)
-    assert (np.diff(which) >= 0).all()
-    assert index.find(keys_of([])).tolist() == []

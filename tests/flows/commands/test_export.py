@@ -1,0 +1,48 @@
+"""The command export: files are named, folders are not overwritten, labels are withheld."""
+
+from pathlib import Path
+
+import pytest
+
+from helpers.commands import Call, SampleRun, one_line
+
+pytestmark = pytest.mark.server
+
+
+@pytest.mark.parametrize(
+    ("form", "file"),
+    [
+        ("beir", "corpus.jsonl"),
+        ("trec", "qrels.test.txt"),
+        ("sentence-transformers", "train.parquet"),
+        ("mteb", "test.parquet"),
+        ("flagembedding", "train.jsonl"),
+        ("tevatron", "corpus.jsonl"),
+        ("msmarco", "triples.train.tsv"),
+        ("devrev", "annotated_queries.parquet"),
+    ],
+)
+def test_exports_are_written_and_named(call: Call, sample_run: SampleRun, tmp_path: Path, form: str, file: str) -> None:
+    shown = call("export", sample_run.folder, "--format", form, "--to", tmp_path / "[bold]to")
+    assert (shown.code, shown.err) == (0, "")
+    paths = [Path(line) for line in shown.out.splitlines()]
+    assert all(path.is_file() for path in paths)
+    assert file in {path.name for path in paths}
+    again = call("export", sample_run.folder, "--format", form, "--to", tmp_path / "[bold]to")
+    assert again.code == 1
+    assert again.err.startswith("error: ")
+
+
+def test_labels_of_the_test_split_are_withheld(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    form = ("--format", "beir", "--to", tmp_path / "public", "--withhold-test", tmp_path / "kept")
+    shown = call("export", sample_run.folder, *form)
+    assert (shown.code, shown.err) == (0, "")
+    qrels = {Path(line).relative_to(tmp_path).as_posix() for line in shown.out.splitlines() if "qrels" in line}
+    assert "kept/qrels/test.tsv" in qrels
+    assert "public/qrels/train.tsv" in qrels
+    assert not {"public/qrels/test.tsv", "kept/qrels/train.tsv"} & qrels
+
+
+def test_an_unknown_export_format(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    one_line(call("export", sample_run.folder, "--format", "zip", "--to", tmp_path / "to"), "no export format 'zip'")
+    assert not (tmp_path / "to").exists()

@@ -1,0 +1,93 @@
+"""Stages in this process: what stands is not run, what is due stops a dry run, and Ctrl-C is looked for."""
+
+import pytest
+
+from darklode.flows import interrupt
+from darklode.flows.executor import DryRun, Exhibit, InProcess, StageIsDue, execute, executing, executor, reported
+from darklode.flows.reporting import Silent, reporting
+from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Step, Tables, call
+
+STAGE = Stage("work", 1, (), ())
+
+
+class Told(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def start(self, stage: str, reason: str) -> None:
+        self.told.append((stage, reason))
+
+    def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
+        self.told.append((stage, done, total, note))
+
+    def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
+        self.told.append((stage, redone))
+
+
+def step(worked: list[int], seed: int = 1) -> Step:
+    def work(_tables: Tables, output: Output, seed: int) -> None:
+        worked.append(seed)
+        output.progress(1, 2, "half")
+
+    return Step(STAGE, call(work, seed=seed))
+
+
+def test_a_step_is_run_once_and_told_each_time(run: Run) -> None:
+    worked: list[int] = []
+    told = Told()
+    with reporting(told):
+        for seed in (1, 1, 2):
+            InProcess().run(run, step(worked, seed), ())
+    assert worked == [1, 2]
+    assert [one for one in told.told if len(one) == 2 and isinstance(one[1], bool)] == [  # type: ignore[arg-type,index]
+        ("work", True),
+        ("work", False),
+        ("work", True),
+    ]
+    assert ("work", 1, 2, "half") in told.told
+    assert ("work", "seed: 1 → 2") in told.told
+
+
+def test_a_dry_run_goes_through_what_stands_and_stops_before_what_is_due(run: Run) -> None:
+    worked: list[int] = []
+    InProcess().run(run, step(worked), ())
+    before = run.manifests()
+    DryRun().run(run, step(worked), ())
+    with pytest.raises(StageIsDue, match="work"):
+        DryRun().run(run, step(worked, seed=2), ())
+    assert (worked, run.manifests()) == ([1], before)
+
+
+def test_what_ran_and_what_came_of_it(run: Run) -> None:
+    worked: list[int] = []
+    manifest, ran = execute(run, step(worked), lambda: reported("work"))
+    assert (manifest.stage, ran) == ("work", True)
+    again, ran = execute(run, step(worked), lambda: pytest.fail("nothing has to run"))
+    assert (again, ran) == (manifest, False)
+
+
+def test_a_flow_finds_the_executor_of_its_block(run: Run) -> None:
+    class Showing(InProcess):
+        def __init__(self) -> None:
+            self.shown: list[Exhibit] = []
+
+        def show(self, exhibits: object) -> None:
+            self.shown += exhibits  # type: ignore[arg-type]
+
+    mine = Showing()
+    with executing(mine):
+        executor().show([Exhibit("a", "text", "of a")])
+    executor().show([Exhibit("b", "text", "nobody looks on here")])
+    assert [one.key for one in mine.shown] == ["a"]
+
+
+def test_ctrl_c_that_a_library_swallowed_stops_the_next_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[int] = []
+    monkeypatch.setattr(interrupt, "check", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        InProcess().run(run, step(worked), ())
+    with pytest.raises(KeyboardInterrupt):
+        reported("work")(1, 2, "")
+    assert worked == []

@@ -1,0 +1,74 @@
+"""What a run is made from, kept beside its tables."""
+
+import json
+
+import pytest
+
+from darklode.flows.config import load_settings
+from darklode.flows.runs import benchmark, existing, note, noted, record, recorded
+from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+
+DOCS = {"docs": "here", "queries": "there"}
+LOGS = {"docs": "here", "logs": "log"}
+
+
+def test_a_run_exists_once_a_stage_is_complete(run: Run) -> None:
+    with pytest.raises(ArtifactError, match=r"run holds no run; make one with `darklode build --out"):
+        existing(run.store.url)
+    record(run, DOCS, load_settings())
+    with pytest.raises(ArtifactError, match="holds no run"):
+        existing(run.store.url)
+    run.execute(run.plan(Stage("work", 1, (), ()), {}), lambda _tables, _output: None)
+    assert existing(run.store.url).store.url == run.store.url
+
+
+def test_what_was_recorded_comes_back(run: Run) -> None:
+    chosen = load_settings(
+        assignments=["pool.depth=7", "judge.kind=llm", "judge.model=m", "judge.base_url=http://h/v1"]
+    )
+    record(run, DOCS, chosen)
+    made = recorded(run)
+    assert (made.inputs, made.settings, made.mined) == (DOCS, chosen, False)
+    record(run, {"docs": "elsewhere", "queries": "there"}, load_settings())
+    assert recorded(run).inputs["docs"] == "elsewhere"
+
+
+def test_a_run_of_one_kind_takes_no_other(run: Run) -> None:
+    record(run, LOGS, load_settings())
+    assert recorded(run).mined
+    with pytest.raises(ArtifactError, match=r"holds triplets made by `darklode mine`; choose another --out"):
+        record(run, DOCS, load_settings())
+    with pytest.raises(ArtifactError, match="and no benchmark"):
+        benchmark(run)
+    other = Run(f"{run.store.url}-2")
+    record(other, DOCS, load_settings())
+    with pytest.raises(ArtifactError, match="holds a benchmark made by `darklode build`"):
+        record(other, LOGS, load_settings())
+    assert benchmark(other).inputs == DOCS
+
+
+@pytest.mark.parametrize("missing", ["inputs.json", "settings.yaml"])
+def test_half_a_record_is_no_run(run: Run, missing: str) -> None:
+    record(run, DOCS, load_settings())
+    run.store.delete(missing)
+    with pytest.raises(ArtifactError, match="holds no run"):
+        recorded(run)
+
+
+def test_settings_change_in_their_places_and_the_record_does_not(run: Run) -> None:
+    record(run, DOCS, load_settings(assignments=["pool.depth=7"]))
+    made = recorded(run)
+    changed = made.changed({"audit": {"bootstrap": 50}})
+    assert (changed.audit.bootstrap, changed.pool.depth) == (50, 7)
+    assert recorded(run).settings == made.settings
+    with pytest.raises(SettingsError, match=r"audit\.bootstrap"):
+        made.changed({"audit": {"bootstrap": 0}})
+
+
+def test_notes_are_added_and_replaced(run: Run) -> None:
+    assert noted(run) == {}
+    note(run, {"a": 1, "b": 2})
+    note(run, {"b": 3})
+    assert noted(run) == {"a": 1, "b": 3}
+    assert json.loads(run.store.read("inputs.json") or b"") == {"a": 1, "b": 3}

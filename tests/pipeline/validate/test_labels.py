@@ -1,0 +1,107 @@
+"""The human label of a pair, the answers as a table, and the labels as a CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import FunnelStep, Run
+from darklode.pipeline.judge.human_labels import read_labels
+from darklode.pipeline.validate.labels import (
+    REVIEWS_STAGE,
+    ReviewedPairs,
+    answers_fingerprint,
+    labels_csv,
+    write_reviews,
+)
+from darklode.pipeline.validate.review.journal import Journal
+from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, rows_of, sampled, validated
+from helpers.runs import execute, read
+
+NAMES = ("queries", "pool", "verdicts", "review_sample", "review_strata", "reviews")
+
+
+def test_the_label_is_what_most_reviewers_said(run: Run, made: Pairs) -> None:
+    sample = sampled(put_run(run, made), pairs=60, query_share=1)
+    keys = [key_of(row) for row in sample if made[key_of(row)]["relevant"]][:6]
+    said: list[list[int | None]] = [[1, 0, 3], [0, 0, 2], [1, 0], [None, None], [3, 1], [None, 2]]
+    answered(
+        run,
+        [
+            answer(key, relevance, f"reviewer {number}")
+            for key, of in zip(keys, said, strict=True)
+            for number, relevance in enumerate(of)
+        ],
+    )
+    manifest = validated(run)
+    row = rows_of(run)[None, None]
+    assert (row["labelled"], row["tied"], row["skipped"], row["outside"]) == (4, 1, 1, 0)
+    assert (row["true_positives"], row["false_positives"]) == (3, 1)
+    assert manifest.funnel == [
+        FunnelStep("validate", "sampled pairs", 60, "labelled pairs", 4, {"tied": 1, "skipped": 1, "unanswered": 54})
+    ]
+    (wrong,) = read(run, "disagreements")
+    assert (key_of(wrong), wrong["kind"], wrong["relevance"]) == (keys[1], "false positive", 0)
+    assert wrong["reviewers"] == ["reviewer 0", "reviewer 1", "reviewer 2"]
+
+
+def test_who_saw_the_verdict_is_counted(run: Run, made: Pairs) -> None:
+    sample = sampled(put_run(run, made), pairs=50)
+    answered(run, [answer(key_of(row), 1, judge_shown=place < 20) for place, row in enumerate(sample)])
+    validated(run)
+    assert rows_of(run)[None, None]["shown"] == 20
+
+
+def test_the_standing_answers_become_a_table(run: Run) -> None:
+    journal, before = Journal(run.store), answers_fingerprint(run.store)
+    for one in (
+        answer(("t", "q", "c"), 0),
+        answer(("t", "q", "c"), 1),
+        answer(("t", "q", "d"), 1),
+        answer(("t", "q", "d"), None, undone=True),
+        answer(("t", "q", "c"), None, "bob"),
+    ):
+        journal.append(one)
+    manifest = execute(run, REVIEWS_STAGE, lambda _, output: write_reviews(run.store, output))
+    rows = [(row["chunk_id"], row["reviewer"], row["relevance"]) for row in read(run, "reviews")]
+    assert rows == [("c", "ann", 1), ("c", "bob", None)]
+    assert manifest.funnel == [
+        FunnelStep("reviews", "answers", 5, "standing answers", 2, {"replaced or taken back": 3})
+    ]
+    after = answers_fingerprint(run.store)
+    assert before != after == answers_fingerprint(Run(run.store.url).store)
+
+
+def test_the_labels_are_a_csv_that_a_build_takes(run: Run, tmp_path: Path) -> None:
+    hostile = ("te,nant", 'q"1"', "=cmd()\nc")
+    answers = [answer(hostile, 2), answer(hostile, 3, "bob"), answer(("t", "q", "tied"), 1)]
+    answers += [answer(("t", "q", "tied"), 0, "bob"), answer(("t", "q", "no"), 0), answer(("t", "q", "skip"), None)]
+    answered(run, answers)
+    file = tmp_path / "labels.csv"
+    file.write_text(labels_csv(run.tables("reviews")), encoding="utf-8", newline="")
+    rows = read_labels(file, "default").to_pylist()
+    said = [(row["tenant"], row["query_id"], row["chunk_id"], row["relevance"]) for row in rows]
+    assert said == [("t", "q", "no", "0"), (*hostile, "2")] or said == [(*hostile, "2"), ("t", "q", "no", "0")]
+
+
+def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made: Pairs) -> None:
+    sample = sampled(put_run(run, made), pairs=40, query_share=1)
+    inside = [key_of(row) for row in sample]
+    outside = next(key for key in made if key not in inside)
+    answered(run, [answer(inside[0], 1), answer(inside[1], None), answer(outside, 0), answer(("gone", "q", "c"), 3)])
+    pairs = ReviewedPairs.of(run.tables(*NAMES), ["bm25", "lsa"])
+    rows = {key: place for place, key in enumerate(sorted([inside[0], inside[1], outside, ("gone", "q", "c")]))}
+    first, skipped, other, gone = (rows[key] for key in (inside[0], inside[1], outside, ("gone", "q", "c")))
+    assert pairs.relevance[[first, skipped, other, gone]].tolist() == [1, -1, 0, 3]
+    assert pairs.labelled[[first, skipped, other, gone]].tolist() == [True, False, True, True]
+    assert pairs.positive[[first, skipped, other, gone]].tolist() == [True, False, False, True]
+    assert (pairs.stratum[[first, skipped]] >= 0).all()
+    assert (pairs.stratum[[other, gone]] == -1).all()
+    assert not pairs.read[gone]
+    assert np.isnan(pairs.probability[gone])
+    known = made[inside[0]]
+    assert pairs.found_by[first].tolist() == [name in known["retrievers"] for name in ("bm25", "lsa")]
+    some = pairs.take(pairs.labelled)
+    assert len(some.tenant) == 3
+    assert some.relevance.tolist() == pairs.relevance[pairs.labelled].tolist()
