@@ -90,9 +90,13 @@ class CleanSettings(Section):
     language_score: Share = Field(0.8, description="another language counts only from this probability on")
     deduplicate: bool = Field(True, description="keep one of the queries that differ in case and white space only")
     clusters: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
-        "auto", description="k-means clusters per tenant; auto: 10·√n, at most n"
+        "auto", description="k-means clusters per tenant, which no split cuts; auto: 10·√n, at most n"
     )
-    per_cluster: int = Field(1, ge=0, description="queries kept per cluster, nearest its centre; 0 keeps all")
+    per_cluster: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+        "auto",
+        description="queries kept per cluster, nearest its centre (DevRev-Search: one); auto: one of those that ask in "
+        "the same words; 0 keeps all",
+    )
 
     @model_validator(mode="after")
     def _percentiles_rise(self) -> Self:

@@ -79,7 +79,9 @@ _CLEANED = [
     field("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
     field("language_score", pa.float32(), "its probability, 0 to 1"),
     field("cluster_id", pa.int32(), "k-means cluster within the tenant"),
-    field("n_represented", pa.int64(), "raw queries it stands for, itself included"),
+    field(
+        "n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, and those in the same words"
+    ),
 ]
 
 CLEANED_QUERIES = Table(

@@ -14,6 +14,7 @@ from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.base.views import query as run_sql
+from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.settings import Settings
 
@@ -77,6 +78,7 @@ FUNNEL_BY_STEP = """
 def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
+    _cleaning(run, settings)
     show_audit(run)
     sample = "SELECT query, positive, negatives[1] AS hardest_negative FROM triplets ORDER BY hash(triplet_id) LIMIT 3"
     show(run_sql(run, sample), "Three of the triplets")
@@ -87,6 +89,19 @@ def _summarise(run: Run, settings: Settings) -> None:
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     for name, what in PLACES.items():
         console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+
+
+MORE = "For triplets more is better: --preset triplets keeps lengths from P5 to P95, and every distinct query."
+
+
+def _cleaning(run: Run, settings: Settings) -> None:
+    """Say what each rule of cleaning dropped, and which settings loosen it."""
+    if settings.clean.keep_all:
+        return
+    show(statistics.cleaning(all_tables(run)), "Cleaning: share of the queries that each rule dropped")
+    for sentence in filter(None, (statistics.sampled(run), MORE)):
+        console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)
+    console.print()
 
 
 PLACES = {

@@ -59,7 +59,7 @@ def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[s
         ("language", lambda queries: drop_other_languages(queries, settings, tables)),
         ("length", lambda queries: drop_extremes(queries, settings)),
         ("duplicates", lambda queries: drop_duplicates(queries, settings)),
-        ("diversity", lambda queries: pick_representatives(queries, settings, seed)),
+        ("diversity", lambda queries: pick_representatives(queries, settings, seed, tables)),
     ]
 
 
@@ -75,6 +75,7 @@ def _apply(step: str, result: FilterResult, output: Output, keep_all: bool) -> t
     """The queries that stay, and those that go as columns of `rejects`."""
     if keep_all:
         result = FilterResult.all_kept(result.queries)
+    output.facts |= result.facts
     kept, gone = credit(result), result.rejects()
     counts = {item["values"]: item["counts"] for item in pc.value_counts(gone["reason"]).to_pylist()}
     before = result.queries.num_rows
@@ -99,14 +100,13 @@ def credit(result: FilterResult) -> pa.Table:
 
 def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
     """Rejects by step, each naming a query that was kept: one that went later passes its own representative on."""
-    later = pa.table(
-        {"tenant": pa.array([], pa.string()), "id": pa.array([], pa.string()), "by": pa.array([], pa.string())}
-    )
+    names = ["tenant", "id", "by"]
+    later = pa.table({name: pa.array([], pa.string()) for name in names} | {"went": pa.array([], pa.bool_())})
     for step, gone in reversed(list(dropped)):
         rows = gone.append_column("row", pa.array(np.arange(gone.num_rows)))
         heirs = rows.join(later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
-        final = pc.coalesce(heirs["by"], heirs["represented_by"])
+        final = pc.if_else(pc.is_valid(heirs["went"]), heirs["by"], heirs["represented_by"])
         named = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
-        mine = named.select(["tenant", "id", "represented_by"]).rename_columns(["tenant", "id", "by"])
-        later = pa.concat_tables([later, mine.filter(pc.is_valid(mine["by"]))])
+        mine = named.select(["tenant", "id", "represented_by"]).rename_columns(names)
+        later = pa.concat_tables([later, mine.append_column("went", pa.repeat(True, mine.num_rows))])
         yield step, named

@@ -1,6 +1,7 @@
-"""Cluster sampling: k-means over query vectors, and the queries nearest the centres stand for the rest.
+"""Cluster sampling: which of the queries that say alike are kept, and which of those stand for others.
 
-The vectors come from the log itself: character n-grams, so that typos and inflections stay close.
+Clusters come from k-means over vectors that are made of the log itself: character n-grams, so that typos and
+inflections stay close. They keep what is alike on one side of a split.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.prepare.filters import FilterResult, flat
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.prepare.filters import FilterResult, rows_by
+from darklode.pipeline.prepare.wording import same_words
 from darklode.schemas.settings import CleanSettings
 
 if TYPE_CHECKING:
@@ -27,27 +30,41 @@ DIMENSIONS = 64
 FULL_BATCH_QUERIES = 20_000  # up to here plain k-means is fast enough; beyond, mini-batches
 
 
-def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int) -> FilterResult:
-    """Cluster each tenant's queries and keep `per_cluster` of each cluster (DevRev-Search, 3.1 (4))."""
+def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, tables: Tables) -> FilterResult:
+    """Cluster each tenant's queries, and keep some of each cluster (DevRev-Search, 3.1 (4)).
+
+    What is dropped is represented by a kept query that asks for the same in the same words (`same_words`), or by none.
+    By default one of each such group is kept, so that nothing that somebody needs goes.
+
+    Args:
+        queries: of all tenants.
+        settings: how many clusters, and how many queries of each are kept.
+        seed: of the clustering.
+        tables: holds `documents`.
+    """
     n = queries.num_rows
-    clusters, representative = np.zeros(n, np.int32), np.arange(n)
-    tenant = flat(queries["tenant"]).dictionary_encode()
-    code = tenant.indices.to_numpy()
-    for number in range(len(tenant.dictionary)):
-        rows = np.flatnonzero(code == number)
+    clusters, kept_for, distance = np.zeros(n, np.int32), same_words(queries, tables), np.zeros(n, np.float32)
+    alike = kept_for.copy()
+    for rows in rows_by(queries["tenant"]):
         texts = queries["text"].take(pa.array(rows)).to_pylist()
-        clusters[rows], local = _cluster(texts, settings, seed)
-        representative[rows] = rows[local]
+        vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
+        clusters[rows], distances = k_means(vectors, n_clusters(len(rows), settings), seed)
+        if settings.per_cluster != "auto":
+            kept_for[rows] = rows[_nearest(clusters[rows], distances, settings.per_cluster or len(rows))]
+        place = np.searchsorted(rows, kept_for[rows])
+        distance[rows] = 1 - np.einsum("ij,ij->i", vectors, vectors[place])
     queries = queries.append_column("cluster_id", pa.array(clusters))
-    return FilterResult.by_representative(queries, representative, "cluster sampling")
+    dropped = kept_for != np.arange(n)
+    facts = {"mean_distance": float(distance[dropped].mean())} if dropped.any() else {}
+    return FilterResult.by_representative(queries, kept_for, "cluster sampling", _peers(alike, dropped), facts)
 
 
-def _cluster(texts: list[str], settings: CleanSettings, seed: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    k = n_clusters(len(texts), settings)
-    vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
-    labels, distances = k_means(vectors, k, seed)
-    everyone = np.arange(len(texts))
-    return labels, _nearest(labels, distances, settings.per_cluster) if settings.per_cluster else everyone
+def _peers(alike: NDArray[np.int64], dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each query the first kept one of its group, -1 where none is."""
+    first = np.full(len(alike), -1)
+    kept = np.flatnonzero(~dropped)[::-1]
+    first[alike[kept]] = kept
+    return first[alike]
 
 
 def n_clusters(n: int, settings: CleanSettings) -> int:

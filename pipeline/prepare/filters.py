@@ -3,8 +3,8 @@
 Noise, language and cluster sampling have files of their own: `noise`, `language`, `diversity`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,13 @@ class FilterResult:
         queries: all of them, dropped ones too, perhaps with new columns.
         reasons: why each is dropped; null: it stays.
         represented_by: query_id of the kept query that stands for it; null: none does.
+        facts: what the stage's record says of the filter.
     """
 
     queries: pa.Table
     reasons: pa.Array
     represented_by: pa.Array
+    facts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def dropped(self) -> pa.Array:
@@ -42,12 +44,29 @@ class FilterResult:
         return cls(queries, flat(reasons), pa.nulls(queries.num_rows, pa.string()))
 
     @classmethod
-    def by_representative(cls, queries: pa.Table, representative: NDArray[np.int64], reason: str) -> "FilterResult":
-        """Drop every query whose representative (a row number of `queries`) is another than itself."""
-        dropped = pa.array(representative != np.arange(queries.num_rows))
-        ids = flat(queries["query_id"]).take(pa.array(representative))
+    def by_representative(
+        cls,
+        queries: pa.Table,
+        kept_for: NDArray[np.int64],
+        reason: str,
+        standing: NDArray[np.int64] | None = None,
+        facts: Mapping[str, float] | None = None,
+    ) -> "FilterResult":
+        """Drop every query in whose place another row is kept.
+
+        Args:
+            queries: all of them.
+            kept_for: the row that is kept in each one's place: its own number where it stays.
+            reason: why the others go.
+            standing: the kept row that stands for each, -1 for none; None: that which is kept in its place.
+            facts: for the record.
+        """
+        dropped = kept_for != np.arange(queries.num_rows)
+        standing = kept_for if standing is None else standing
+        ids = flat(queries["query_id"]).take(pa.array(standing, mask=standing < 0))
         nothing = pa.scalar(None, pa.string())
-        return cls(queries, pc.if_else(dropped, reason, nothing), pc.if_else(dropped, ids, nothing))
+        reasons = pc.if_else(pa.array(dropped), reason, nothing)
+        return cls(queries, reasons, pc.if_else(pa.array(dropped), ids, nothing), facts or {})
 
     def rejects(self) -> pa.Table:
         """The dropped queries, as columns of `rejects`."""

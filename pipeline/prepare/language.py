@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 from darklode.pipeline.prepare.filters import FilterResult, flat, rows_by
+from darklode.pipeline.prepare.wording import KNOWN_WORDS, WORDS
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import DOCUMENTS
 
@@ -31,16 +32,11 @@ BEGINNING = 80
 
 CANDIDATES = 5
 
-_WORDS = r"\pL+"
+_STRANGERS = "documents ANTI JOIN strangers USING (tenant, doc_id)"
 
 _KNOWN = f"""
-    WITH asked AS (SELECT row, tenant, unnest(regexp_extract_all(lower(text), '{_WORDS}')) AS word FROM asking),
-    known AS (
-        SELECT DISTINCT tenant, word FROM (
-            SELECT tenant, unnest(regexp_extract_all(lower(concat_ws(' ', title, text)), '{_WORDS}')) AS word
-            FROM documents ANTI JOIN strangers USING (tenant, doc_id)
-        ) SEMI JOIN asked USING (tenant, word)
-    )
+    WITH asked AS (SELECT row, tenant, unnest(regexp_extract_all(lower(text), '{WORDS}')) AS word FROM asking),
+    known AS ({KNOWN_WORDS.format(documents=_STRANGERS)})
     SELECT row, count(*) AS words, count(known.tenant) AS known
     FROM asked LEFT JOIN known USING (tenant, word) GROUP BY row
 """

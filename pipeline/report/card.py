@@ -82,7 +82,7 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     """
     tables, outdated = all_tables(run), stale(run)
     head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
-    shown = [*_tables(tables, settings), *([] if outdated else _validation(tables))]
+    shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
     language = () if settings.clean.keep_all else settings.clean.languages
     front = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
     text = document([_title(run, settings), *head], shown, closing(run, settings, READING))
@@ -115,9 +115,10 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
-def _tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
+def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     yield "What went in", statistics.sizes(tables), ""
     yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
+    yield "What cleaning dropped", statistics.cleaning(tables), statistics.sampled(run)
     yield "Judge", statistics.judges(tables), ""
     yield "Where judging stopped", statistics.stopping(tables), STOPPED
     yield "Judges of the panel", statistics.members(tables), "What each said; the vote is above."

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.artifacts import Run, Tables
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,30 @@ sizes = Statistic("""
 
 funnel = Statistic("SELECT * EXCLUDE (position) FROM funnel ORDER BY position, reason NULLS FIRST")
 """The funnel in its order, without the position."""
+
+cleaning = Statistic("""
+    SELECT substr(step, 7) AS rule, CAST(sum(dropped) AS BIGINT) AS dropped,
+           round(sum(dropped) / nullif(any_value(rows_in), 0), 3) AS share,
+           CASE step WHEN 'clean.noise' THEN 'clean.noise'
+                     WHEN 'clean.language' THEN 'clean.language, clean.language_score'
+                     WHEN 'clean.length' THEN 'clean.min_percentile, clean.max_percentile'
+                     WHEN 'clean.duplicates' THEN 'clean.deduplicate'
+                     ELSE 'clean.per_cluster, clean.clusters' END AS settings
+    FROM funnel WHERE step LIKE 'clean.%' GROUP BY position, step ORDER BY position
+""")
+"""What each rule of cleaning dropped of the queries that it saw, and the settings that say how much."""
+
+
+def sampled(run: Run) -> str:
+    """How like the kept queries those are that cluster sampling dropped, in a sentence; empty if it dropped none."""
+    manifest = run.manifests().get("clean")
+    if manifest is None or "mean_distance" not in manifest.facts:
+        return ""
+    return (
+        f"What diversity dropped lies at a mean cosine distance of {manifest.facts['mean_distance']:.2f} from the "
+        "query that is kept in its place; n_represented counts it only where the words are the same."
+    )
+
 
 judges = Statistic(JUDGES.format(table="verdicts"))
 """Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null where no probability can do so)."""

@@ -25,6 +25,13 @@ def test_every_preset_loads_and_names_its_retrievers(name: str) -> None:
     assert load_settings(name).pool.retrievers
 
 
+def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() -> None:
+    more, paper = load_settings("triplets"), load_settings("devrev").clean
+    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "per_cluster": 0}
+    assert more == load_settings().model_copy(update={"clean": load_settings().clean.model_copy(update=kept)})
+    assert (paper.min_percentile, paper.max_percentile, paper.per_cluster) == (25, 75, 1)
+
+
 def test_the_embedded_preset_has_seven_retrievers_with_bm25_first() -> None:
     names = load_settings().pool.retrievers
     assert (len(set(names)), names[0]) == (7, "bm25")

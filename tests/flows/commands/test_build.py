@@ -36,6 +36,9 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
         assert f"{stage}: not run yet\n✓ {stage} " in printed
     assert re.search(r"^Funnel$.*^ingest\.documents +\d+ +rows +81 +rows +not a document format", printed, re.M | re.S)
     assert re.search(r"^clean\.language +\d+ +queries +\d+ +queries +language \w\w \d+", printed, re.M)
+    assert re.search(r"^length +\d+ +0\.\d+ +clean\.min_percentile, clean\.max_percentile$", printed, re.M)
+    assert re.search(r"mean cosine distance of 0\.\d\d from the query that is kept", printed)
+    assert "--preset triplets keeps lengths from P5 to P95" in printed
     assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
     assert "Three of the triplets" in printed
     assert "Labels by the embedded scorer, not by an LLM" in printed

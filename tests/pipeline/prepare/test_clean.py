@@ -26,16 +26,27 @@ def test_masking_reaches_rejects_too(run: Run) -> None:
     assert all("jo@" not in str(row) for row in read(run, "rejects") + read(run, "cleaned_queries"))
 
 
-def test_a_duplicate_of_a_query_that_sampling_drops_names_the_one_kept(run: Run) -> None:
-    odd = "how would I go about replacing what signs our events"
-    texts = [odd, odd.upper(), "rotate the signing secret", "rotate signing secret", "rotate signing secrets"]
-    cleaned(run, texts, deduplicate=True, clusters=1, per_cluster=1)
+SIGNING = ["rotate the signing secret", "rotating a signing secret", "rotate signing secrets"]
+
+
+def test_a_duplicate_of_a_query_that_another_stands_for_names_the_one_kept(run: Run) -> None:
+    cleaned(run, [*SIGNING, SIGNING[1].upper(), SIGNING[2].upper()], deduplicate=True, per_cluster="auto")
     (kept,) = read(run, "cleaned_queries")
     gone = read(run, "rejects")
     assert {row["stage"] for row in gone} == {"clean.duplicates", "clean.diversity"}
-    assert {row["represented_by"] for row in gone} == {kept["query_id"]}
-    assert kept["query_id"] not in {"q00000", "q00001"}
+    assert {row["represented_by"] for row in gone} == {kept["query_id"]} == {"q00001"}
     assert kept["n_represented"] == 5
+
+
+def test_a_duplicate_of_a_query_that_goes_unrepresented_names_nobody(run: Run) -> None:
+    odd = "how would I go about replacing what signs our events"
+    cleaned(run, [odd, odd.upper(), *SIGNING], deduplicate=True, clusters=1, per_cluster=1)
+    (kept,) = read(run, "cleaned_queries")
+    assert kept["text"] in SIGNING
+    assert kept["n_represented"] == 3
+    by = {row["id"]: row["represented_by"] for row in read(run, "rejects")}
+    assert (by["q00000"], by["q00001"]) == (None, None)
+    assert list(by.values()).count(kept["query_id"]) == 2
 
 
 def test_keep_all_describes_and_drops_nothing(run: Run) -> None:

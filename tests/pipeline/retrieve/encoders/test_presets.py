@@ -36,10 +36,11 @@ def test_seven_retrievers_each_with_its_encoder(name: str) -> None:
     assert len(dense) == 6
 
 
-@pytest.mark.parametrize("name", ["devrev", "open"])
-def test_a_preset_holds_only_what_differs(name: str) -> None:
+@pytest.mark.parametrize(("name", "cleaning"), [("devrev", {"per_cluster": 1}), ("open", {})])
+def test_a_preset_holds_only_what_differs(name: str, cleaning: dict[str, int]) -> None:
     given = read(name)
-    assert set(given) == {"encoders", "pool"}
+    assert set(given) - {"clean"} == {"encoders", "pool"}
+    assert given.get("clean", {}) == cleaning
     assert set(given["pool"]) == {"retrievers"}
     for encoder in given["encoders"].values():
         kind = OpenAISettings if encoder["kind"] == "openai" else SentenceTransformersSettings

@@ -1,0 +1,110 @@
+"""Which queries ask for the same in the same words: spelled otherwise, inflected, with other function words.
+
+Distances between vectors cannot tell: "cost in Iowa" is as near to "cost in Texas" as to itself with a slip of the
+keyboard. So every word that is not a function word has to stand in both, in one order, up to inflection, and to one
+edit (a letter more, less, other, or two exchanged) where the documents do not know the word.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import Stemmer
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.segmentation import spaced_column
+from darklode.pipeline.prepare.filters import flat
+
+WORDS = r"\pL+"
+"""RE2 for the words that are looked up in documents."""
+
+KNOWN_WORDS = f"""
+    SELECT DISTINCT tenant, word FROM (
+        SELECT tenant, unnest(regexp_extract_all(lower(concat_ws(' ', title, text)), '{WORDS}')) AS word
+        FROM {{documents}}
+    ) SEMI JOIN asked USING (tenant, word)
+"""
+"""The words of `asked` (tenant, word) that documents hold."""
+
+FUNCTION_WORDS = """
+    a am an and are be can could did do does hello hey hi i is it its me my of or our please pls should the to was we
+    were will would you your
+""".split()
+
+SHORTEST = 5
+"""Letters of a word that may be a slip of the keyboard; shorter ones are names too often (css, csv)."""
+
+_ASKED = r"""
+    CREATE TEMP TABLE asked AS
+    SELECT row, tenant, uses, unnest(words) AS word, generate_subscripts(words, 1) AS place
+    FROM (SELECT *, regexp_extract_all(text, '[\pL\pM\pN]+') AS words FROM queries)
+"""
+_VOCABULARY = f"""
+    CREATE TEMP TABLE vocabulary AS
+    SELECT tenant, word, uses, known.word IS NOT NULL AS known
+    FROM (SELECT tenant, word, sum(uses) AS uses FROM asked GROUP BY ALL)
+    LEFT JOIN ({KNOWN_WORDS.format(documents="documents")}) AS known USING (tenant, word)
+"""
+_KEYS = """
+    SELECT *, unnest(list_prepend(word, list_transform(
+        range(1, length(word) + 1), lambda i: word[1:i - 1] || word[i + 1:]))) AS key
+    FROM vocabulary
+"""
+_SLIPS = f"""
+    SELECT tenant, slip.word, first(meant.word ORDER BY meant.known DESC, meant.uses DESC, meant.word) AS meant
+    FROM ({_KEYS} WHERE NOT known AND length(word) >= {SHORTEST} AND regexp_full_match(word, '\\pL+')) AS slip
+    JOIN ({_KEYS}) AS meant USING (tenant, key)
+    WHERE (meant.known OR meant.uses > slip.uses) AND damerau_levenshtein(slip.word, meant.word) = 1
+    GROUP BY ALL
+"""
+_WORDINGS = """
+    SELECT row, coalesce(string_agg(stem, ' ' ORDER BY place) FILTER (NOT light), string_agg(stem, ' ' ORDER BY place))
+        AS wording, count(*) FILTER (slip) AS slips
+    FROM asked JOIN spelled USING (tenant, word) GROUP BY row
+"""
+
+
+def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
+    """For each query the row that stands for all in its words: with fewest slips, asked most often, the first.
+
+    Args:
+        queries: rows of tenant, text and n_represented.
+        tables: holds `documents`, which know how words are spelled.
+    """
+    n = queries.num_rows
+    text = pc.utf8_lower(pc.utf8_normalize(flat(spaced_column(queries["text"])), form="NFKC"))
+    with tables.connect() as connection:
+        asking = {"row": np.arange(n), "tenant": queries["tenant"], "uses": queries["n_represented"], "text": text}
+        connection.register("queries", pa.table(asking))
+        for statement in (_ASKED, _VOCABULARY):
+            connection.execute(statement)
+        slips = connection.sql(_SLIPS).to_arrow_table()
+        vocabulary = connection.sql("SELECT tenant, word FROM vocabulary").to_arrow_table()
+        connection.register("spelled", _spelled(vocabulary, slips))
+        found = connection.sql(_WORDINGS).to_arrow_table().sort_by("row")
+    return _standing(queries, found)
+
+
+def _spelled(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
+    """Each word's stem, as it was meant, whether it is a slip, and whether it is a function word."""
+    meant = vocabulary.join(slips, ["tenant", "word"])
+    spelled = pc.coalesce(meant["meant"], meant["word"])
+    stems = pa.array(Stemmer.Stemmer("english", 0).stemWords(spelled.to_pylist()), pa.string())
+    light = pc.is_in(spelled, pa.array(FUNCTION_WORDS))
+    columns = {"tenant": meant["tenant"], "word": meant["word"], "stem": stems, "light": light}
+    return pa.table(columns | {"slip": pc.is_valid(meant["meant"])})
+
+
+def _standing(queries: pa.Table, found: pa.Table) -> NDArray[np.int64]:
+    """The row that stands for each; a query without a word stands for itself."""
+    standing, rows = np.arange(queries.num_rows), found["row"].to_numpy()
+    tenants = queries["tenant"].take(found["row"])
+    wordings = pc.binary_join_element_wise(tenants, found["wording"], "\x00")
+    codes = flat(wordings).dictionary_encode().indices.to_numpy()
+    uses = queries["n_represented"].to_numpy()[rows]
+    order = np.lexsort((rows, -uses, found["slips"].to_numpy(), codes))
+    firsts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    best = np.empty(codes.max(initial=-1) + 1, np.int64)
+    best[codes[order[firsts]]] = rows[order[firsts]]
+    standing[rows] = best[codes]
+    return standing
