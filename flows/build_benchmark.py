@@ -111,9 +111,11 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
 
 def show_estimate(run: Run, settings: Settings) -> None:
     """Say what judging will take."""
-    found = tools.judge_estimate(settings, run.tables("queries", "chunks", "pool")).table()
-    executor().show([Exhibit("judge-estimate", found.to_pylist(), run.store.url)])
-    reporter().table("What judging will take", found)
+    found = tools.judge_estimates(settings, run.tables("queries", "chunks", "pool"))
+    rows = [{"judge": name, **row} for name, table in found.items() for row in table.to_pylist()]
+    executor().show([Exhibit("judge-estimate", rows, run.store.url)])
+    for name, table in found.items():
+        reporter().table(f"What judging will take: {name}", table)
 
 
 def _embed_and_search(

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+import pyarrow as pa
+
 from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.build import Judges, configured, members
 from darklode.pipeline.judge.kinds import JudgeKind
-from darklode.pipeline.judge.llm.estimate import Estimate
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
@@ -82,14 +83,19 @@ def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:
     return {name: factory.identity for name, factory in factories.items()}
 
 
-def judge_estimate(settings: Settings, tables: Tables) -> Estimate:
-    """What judging a run's pool will take.
+def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
+    """What judging a run's pool will take, by judge: of a panel, all that are paid by the call.
 
     Raises:
         SettingsError: the judge costs nothing but time.
     """
-    given = as_kind(settings.judge, JudgeKind)
-    found = given.estimate(tables, settings.cache, settings.seed)
-    if found is None:
+    given, found = settings.judge, dict[str, pa.Table]()
+    for number, member in enumerate((given, *given.panel), 1):
+        told = as_kind(member, JudgeKind).estimate(tables, settings.cache, settings.seed)
+        if told:
+            name = f"judge {number} of the panel, {told.judge}" if given.panel else told.judge
+            adaptive = given.depth == "adaptive"
+            found[name] = told.table_at_adaptive_depth(given.recall, given.random_share) if adaptive else told.table()
+    if not found:
         raise SettingsError(f"--estimate is for a judge that is paid by the call, as kind llm is, not for {given.kind}")
     return found

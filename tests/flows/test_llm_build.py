@@ -136,6 +136,20 @@ def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: E
     assert cost == pytest.approx(took["cost"][0].as_py(), rel=0.2)
 
 
+def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
+    pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
+    with FakeChat(key=KEY) as first, FakeChat(key=KEY, model="second") as second:
+        member = f"{{kind: llm, model: second, base_url: '{second.url}', key_env: JUDGE_KEY}}"
+        panel = ["--set", f"judge.panel=[{member}, {{kind: embedded}}]", "--set", "judge.depth=adaptive"]
+        shown = built([*judged(tmp_path / "run", first, tmp_path / "cache", *panel), "--estimate"], keyed)
+        assert [len(server.served) - PROBES for server in (first, second)] == [50, 50]
+    titles = re.findall(r"^What judging will take: (.*)$", shown, re.M)
+    assert titles == ["judge 1 of the panel, fake", "judge 2 of the panel, second"]
+    for least, most in re.findall(r"^to ask +([\d,]+) +([\d,]+) *$", shown, re.M):
+        assert 0.1 * pairs < int(least.replace(",", "")) <= int(most.replace(",", "")) <= pairs
+    assert len(re.findall(r"^to ask ", shown, re.M)) == 2
+
+
 def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key="sk-another") as server:
         outcome = run_inside(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ class Estimate:
     """What the pairs of a run will take.
 
     Attributes:
+        judge: its model.
         pairs: of the pool.
         to_ask: those without a verdict in the ledger, pairs of equal texts once; the sample is among them.
         sampled: calls made for the estimate.
@@ -33,8 +34,10 @@ class Estimate:
         cost: money, by the prices of the settings; null without prices or counts.
         seconds: at the pace of the sample, which is that of a start with few calls at once: an upper bound.
         seconds_at_most_in_flight: if the server bears `judge.max_in_flight` calls at once as well as those.
+        relevant: share of the sample's labels; null where none could be read.
     """
 
+    judge: str
     pairs: int
     to_ask: int
     sampled: int
@@ -43,12 +46,68 @@ class Estimate:
     cost: float | None
     seconds: float | None
     seconds_at_most_in_flight: float | None
+    relevant: float | None
 
     def table(self) -> pa.Table:
         """One row per figure."""
-        names = [name.replace("_", " ") for name in self.__dataclass_fields__]
-        values = [_shown(getattr(self, name)) for name in self.__dataclass_fields__]
-        return pa.table({"estimate": names, "value": values})
+        return pa.table({"estimate": self._names, "value": self._values})
+
+    def table_at_adaptive_depth(self, recall: float, random_share: float) -> pa.Table:
+        """One row per figure: at least, by `least_share`, and at most, if all has to be judged.
+
+        Args:
+            recall: share of the pool's positives to find.
+            random_share: most of the pool that is judged at random.
+        """
+        least = self._times(least_share(self.pairs, self.relevant, recall, random_share))
+        return pa.table({"estimate": self._names, "at least": least._values, "at most": self._values})
+
+    @property
+    def _names(self) -> list[str]:
+        return [name.replace("_", " ") for name in self._figures]
+
+    @property
+    def _values(self) -> list[str]:
+        return [_shown(getattr(self, name)) for name in self._figures]
+
+    @property
+    def _figures(self) -> list[str]:
+        return [name for name in self.__dataclass_fields__ if name != "judge"]
+
+    def _times(self, share: float) -> Estimate:
+        """For a share of the pairs to ask."""
+        return replace(
+            self,
+            to_ask=round(self.to_ask * share),
+            prompt_tokens=_rounded(_of(self.prompt_tokens, share)),
+            completion_tokens=_rounded(_of(self.completion_tokens, share)),
+            cost=_of(self.cost, share),
+            seconds=_of(self.seconds, share),
+            seconds_at_most_in_flight=_of(self.seconds_at_most_in_flight, share),
+        )
+
+
+def least_share(pairs: int, relevant: float | None, recall: float, random_share: float) -> float:
+    """Share of a pool that adaptive judging asks about at least, as far as a sample tells: by a learner without fault.
+
+    It is the random slice, and outside of it as many pairs as hold the recall if each is relevant; 1 where the slice
+    will hold too few positives for the stopping rule.
+
+    Args:
+        pairs: of the pool.
+        relevant: share of the pool; null: unknown.
+        recall: share of the pool's positives to find.
+        random_share: most of the pool that is judged at random.
+    """
+    from darklode.pipeline.judge.adaptive.rounds import POSITIVES, needed, recall_outside
+
+    if not relevant or not pairs:
+        return 1.0 if pairs else 0.0
+    drawn = min(random_share, POSITIVES / (relevant * pairs))
+    wanted = recall_outside(recall, drawn)
+    if needed(round(drawn * pairs * relevant), wanted) is None:
+        return 1.0
+    return min(1.0, drawn + (1 - drawn) * relevant * max(0.0, wanted))
 
 
 def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSettings, *, seed: int) -> Estimate:
@@ -69,11 +128,12 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     replies = asyncio.run(LedgerJudge(source, ledger, settings.attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - began
     if replies is None:
-        return Estimate(tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0)
+        return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)
     factor = to_ask / sample.num_rows
     prompt, completion = (_scaled(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
     at_once = min(sample.num_rows, settings.max_in_flight)
     return Estimate(
+        settings.model,
         tables.rows("pool"),
         to_ask,
         sample.num_rows,
@@ -82,6 +142,7 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
         _cost([prompt, completion], settings),
         seconds * factor,
         seconds * factor * at_once / settings.max_in_flight,
+        pc.mean(replies["relevant"].cast(pa.float64())).as_py(),
     )
 
 
@@ -104,6 +165,14 @@ def draw(blocks: Iterable[pa.Table], n: int, seed: int) -> tuple[pa.Table, int]:
 def _scaled(tokens: pa.ChunkedArray, factor: float) -> int | None:
     mean = pc.mean(tokens).as_py()
     return None if mean is None else round(mean * len(tokens) * factor)
+
+
+def _of(figure: float | None, share: float) -> float | None:
+    return None if figure is None else figure * share
+
+
+def _rounded(figure: float | None) -> int | None:
+    return None if figure is None else round(figure)
 
 
 def _cost(tokens: list[int | None], prices: LlmSettings) -> float | None:
