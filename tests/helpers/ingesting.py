@@ -54,3 +54,15 @@ def write(path: Path, content: str | bytes) -> Path:
 
 def lines(*rows: object) -> str:
     return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+
+
+def folder(root: Path, files: dict[str, str | bytes]) -> Path:
+    """A folder with these files."""
+    for name, content in files.items():
+        write(root / "docs" / name, content)
+    return root / "docs"
+
+
+def ingest(root: Path, files: dict[str, str | bytes], **settings: Any) -> Ingested:
+    """Documents of a folder with these files."""
+    return documents_of(folder(root, files), root / "run", **settings)

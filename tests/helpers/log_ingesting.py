@@ -13,6 +13,20 @@ from darklode.schemas.settings import IngestSettings
 from helpers.runs import read
 
 Rows = list[dict[str, Any]]
+FULL = {
+    "event_id": "e1",
+    "search_id": "q1",
+    "session_id": "s1",
+    "timestamp": "2026-03-01T10:00:00Z",
+    "query": "How  To\tLog in",
+    "doc_id": "a.md",
+    "position": 2,
+    "clicked": True,
+    "dwell_seconds": 3.5,
+    "tenant": "acme",
+}
+"""A row of a log, with every column."""
+
 HEADER = "session_id,timestamp,query,doc_id,position,clicked\n"
 
 
