@@ -293,6 +293,15 @@ STOPPING = Table(
             field("missed_share", pa.float64(), "estimated share of the pool's positives that nobody judged"),
             field("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper & Pearson)"),
             field("missed_high", pa.float64(), "upper end"),
+            field("queries", pa.int64(), "queries of the pool"),
+            field("queries_found", pa.int64(), "queries with at least one positive found"),
+            field(
+                "query_missed_share",
+                pa.float64(),
+                "estimated share of a query's positives that nobody judged, mean over the queries that have any",
+            ),
+            field("query_missed_low", pa.float64(), "lower end of its 95 % interval"),
+            field("query_missed_high", pa.float64(), "upper end"),
         ]
     ),
 )

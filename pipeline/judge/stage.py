@@ -23,8 +23,13 @@ from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
 JUDGE = Stage("judge", 4, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 
-ADAPTIVE_JUDGE = replace(JUDGE, reads=(*JUDGE.reads, "rankings"), writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name))
-"""The same stage with `judge.depth` adaptive."""
+ADAPTIVE_JUDGE = replace(
+    JUDGE,
+    version=JUDGE.version + 1,
+    reads=(*JUDGE.reads, "rankings"),
+    writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name),
+)
+"""The same stage with `judge.depth` adaptive; a version ahead, since the order of its calls changed."""
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
@@ -67,7 +72,7 @@ def judge(
             if settings.depth == "full":
                 _all(tables, chunks, own)
             else:
-                _likeliest(tables, chunks, own, settings, seed)
+                _in_rounds(tables, chunks, own, settings, seed)
     _record(output, session.counts, tables.rows("pool"))
     output.facts |= {"kind": settings.kind, **facts_of(judges)}
     members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
@@ -80,7 +85,7 @@ def _all(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
         judge.unit(pairs, f"{chunks.tenant}/{pairs['query_id'][0]}")
 
 
-def _likeliest(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
+def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
     with pool_pairs(tables, chunks) as pairs:
         evidence = gather(tables, chunks, pairs)
         rounds = Rounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)

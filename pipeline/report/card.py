@@ -33,7 +33,8 @@ at least one."""
 STOPPED = """\
 The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
 estimated from the pairs drawn at random, with its 95 % interval; it is of the pool's positives by this judge, all
-queries together. What was not judged is in `unjudged`: neither positive nor negative."""
+queries together. `query_missed_share` is the same by query, so that one with a single positive counts as much as one
+with fifty; no recall was promised for it. What was not judged is in `unjudged`: neither positive nor negative."""
 HUMAN = """\
 The judge's labels against people's, at `threshold`. `ece` is the expected calibration error over the bins below.
 `fitted_kappa` was fitted on these labels and flatters; `cross_validated_kappa` is what to expect of new queries. Both

@@ -134,8 +134,17 @@ def _unjudged(tables: Tables) -> str:
     return (
         f"{left:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may count them as "
         f"not relevant. Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
-        f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. The audit knows the found "
-        "positives only, which favour what several retrievers rank high."
+        f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. {_of_queries(rows)} The "
+        "audit knows the found positives only, which favour what several retrievers rank high."
+    )
+
+
+def _of_queries(rows: list[dict[str, Any]]) -> str:
+    worst = max(rows, key=lambda row: row["query_missed_high"])
+    interval = f"{worst['query_missed_low']:.1%} to {worst['query_missed_high']:.1%}"
+    return (
+        f"Of a single query's positives it is {worst['query_missed_share']:.1%} in the mean over queries ({interval}, "
+        f"tenant {worst['tenant']})."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,6 +140,16 @@ class Evidence:
     def n_pairs(self) -> int:
         """Pairs of the pool."""
         return len(self.place)
+
+    @property
+    def n_queries(self) -> int:
+        """Queries of the pool."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def query(self) -> _Ints:
+        """Number of each pair's query, shape (n_pairs,)."""
+        return np.repeat(np.arange(self.n_queries), np.diff(self.starts))
 
 
 def gather(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:

@@ -99,7 +99,7 @@ def least_share(pairs: int, relevant: float | None, recall: float, random_share:
         recall: share of the pool's positives to find.
         random_share: most of the pool that is judged at random.
     """
-    from darklode.pipeline.judge.adaptive.rounds import POSITIVES, needed, recall_outside
+    from darklode.pipeline.judge.adaptive.estimate import POSITIVES, needed, recall_outside
 
     if not relevant or not pairs:
         return 1.0 if pairs else 0.0

@@ -108,7 +108,8 @@ SECTION = FigureSection(
             "stopping",
             "Where judging stopped",
             "The likeliest pairs were judged first until the recall asked for was reached; what was missed is "
-            "estimated from pairs drawn at random, with its 95 % interval.",
+            "estimated from pairs drawn at random, with its 95 % interval: of all positives, and of a query's, in "
+            "the mean over queries.",
             lambda source: statistics.stopping(source.tables),
             needs=("stopping",),
             wide=True,

@@ -137,6 +137,8 @@ def test_it_finds_the_wanted_share_and_says_what_it_missed(run: Run) -> None:
     assert row["positives"] == found >= 0.9 * positives
     assert row["judged"] == len(read(run, "verdicts")) < row["pairs"]
     assert row["missed_low"] <= 1 - found / positives <= row["missed_high"]  # type: ignore[operator]
+    assert row["queries"] == row["queries_found"] == len(TOPICS)
+    assert row["query_missed_low"] <= row["query_missed_share"] <= row["query_missed_high"]  # type: ignore[operator]
 
 
 def test_card_and_caveats_say_what_was_left_out(run: Run) -> None:
@@ -145,6 +147,7 @@ def test_card_and_caveats_say_what_was_left_out(run: Run) -> None:
     (said,) = [one for one in caveats(all_tables(run), Settings()) if "not judged" in one]
     assert said.startswith(f"{left:,} pairs of the pool were not judged")
     assert f"{row['missed_low']:.1%} to {row['missed_high']:.1%}" in said
+    assert f"{row['query_missed_share']:.1%} in the mean over queries" in said
     text = card(run, Settings(), [said])
     assert "## Where judging stopped" in text
     assert said in text

@@ -1,0 +1,54 @@
+"""Who is asked next: what a pair is expected to add to its query, and a floor that no query falls below."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.judge.adaptive.evidence import Evidence
+from darklode.pipeline.judge.adaptive.learner import sigmoid
+
+ENOUGH = 8
+"""Finds after which a query's next one counts no less: the first counts 1, the second 1/2, from here on 1/8."""
+
+FLOOR = 0.5
+"""Of the calls that a query had, if all queries had the same share of their pairs judged."""
+
+_Ints = NDArray[np.int64]
+_Bools = NDArray[np.bool_]
+_Floats = NDArray[np.float64]
+
+
+def gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
+    """What each pair is expected to add: its probability ÷ its query's positives so far and one, as a logarithm.
+
+    The sum over all queries of 1 + 1/2 + … + 1/positives is what the calls are for, so that a query's first answer
+    outweighs another's ninth: diminishing returns, as in Agrawal et al. 2009, Diversifying search results.
+
+    Args:
+        log_odds: of each pair, shape (n_pairs,).
+        labels: 1, 0, or not a number where nothing is known, shape (n_pairs,).
+    """
+    found = np.bincount(evidence.query, np.nan_to_num(labels), evidence.n_queries)
+    return np.asarray(np.log(sigmoid(log_odds)) - np.log(np.minimum(1 + found, ENOUGH))[evidence.query])
+
+
+def owed(evidence: Evidence, asked: _Bools, size: int) -> _Bools:
+    """The pairs that a query must be asked now, best fused rank first, lest it falls below its floor.
+
+    Args:
+        asked: whether each pair was asked, shape (n_pairs,).
+        size: calls of the coming round.
+
+    Returns:
+        shape (n_pairs,).
+    """
+    query, waiting = evidence.query, np.flatnonzero(~asked)
+    share = FLOOR * (int(asked.sum()) + size) / evidence.n_pairs
+    short = np.ceil(share * np.diff(evidence.starts)) - np.bincount(query[asked], minlength=evidence.n_queries)
+    best = waiting[np.lexsort((evidence.place[waiting], query[waiting]))]
+    of = query[best]
+    rank = np.arange(len(best)) - np.searchsorted(of, of)
+    chosen = np.zeros(evidence.n_pairs, bool)
+    chosen[best[rank < short[of]]] = True
+    return chosen
