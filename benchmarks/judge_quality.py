@@ -1,155 +1,192 @@
-"""How far the embedded judge agrees with human judgments, on the pool of the seven embedded retrievers.
+"""How far the embedded judge agrees with human judgments, and whether it can say that nothing answers.
 
     python -m benchmarks.judge_quality                # writes benchmarks/results/judge_quality.{md,json}
 
-A chunk counts as positive if its document was judged relevant. The collections list positives only: what is not
-listed was never judged and counts as not relevant here, so precision and kappa are lower than a full judgment would
-give. The formula was chosen by looking at these four collections; `kappa_left_out` shows what remains when
-weights and midpoint are chosen on the other three. `tau` says how far the judge ranks the seven retrievers, all of
-them fitted on the corpus like itself, as human judgments do; of neural retrievers it says nothing.
+On the pool of the seven embedded retrievers; a chunk counts as positive if its document was judged relevant. The four
+collections list positives only: what is not listed was never judged and counts as not relevant here, so precision and
+kappa are lower than a full judgment would give. Cranfield's papers from which a question came are left out.
+
+The judge's weights were fitted to these four. `left out` shows what remains when weights and cut are fitted to the
+other three. Beside it in the same run: version 1 of the judge, whose constants were chosen on all four, and coverage
+alone, its one threshold chosen on the other three. homedepot, graded by people from 0 to 3, took part in nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.metrics import cohen_kappa_score, precision_score, recall_score
+from sklearn.linear_model import LogisticRegression
 
-from benchmarks.agreement import Judged, kappas, left_out, tau, within_query_auc
-from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
+from benchmarks.agreement import best_cut, kappa, places, share_answered, tau, within_query_auc
+from benchmarks.collections_io import COLLECTIONS, LABELLED
+from benchmarks.judged_pools import Judged, cases, graded
 from benchmarks.report import machine, markdown_table, write
-from darklode.pipeline.judge.embedded import EmbeddedJudge, Features
-from darklode.pipeline.judge.port import PAIRS, QUERY_BLOCK
-from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.schemas.settings import JudgeSettings
+from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings
+from darklode.pipeline.judge.logistic import Logistic
+from darklode.schemas.settings import TripletSettings
 
-EMBEDDED = own_retrievers()
+UNSEEN = "homedepot"
+FORMER_CUT = 0.6
+CUTS = np.linspace(0.02, 0.98, 97)
+CASES = {"whole": 1.0, "robbed": 0.5, "strangers": 0.25}
+"""What each kind of pool weighs in the fit: queries with an answer, some without, and none with one."""
 
-DEPTH = 60
-FEATURES = ("coverage", "window", "bm25", "meaning")
-WEIGHTS = [np.array(w) / sum(w) for w in product(range(3), range(3), range(3), range(1, 5))]
 CAVEAT = "Positives only: what is not listed was never judged, and counts as not relevant."
 
-
-def pool(collection: Collection, corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Pairs that any of the seven found in its first `DEPTH`: query row, chunk row (sorted by both), found by whom."""
-    found = np.zeros((len(EMBEDDED), len(collection.queries), corpus.n_chunks), dtype=bool)
-    for number, build in enumerate(EMBEDDED.values()):
-        rows = build(corpus).search(collection.queries, DEPTH).rows
-        query, place = np.nonzero(rows >= 0)
-        found[number, query, rows[query, place]] = True
-    query, chunk = np.nonzero(found.any(axis=0))
-    return query, chunk, found[:, query, chunk].T
-
-
-def judge(name: str, root: Path) -> Judged:
-    """The embedded judge's view of one collection's pool."""
-    collection = read_collection(name, root)
-    with tempfile.TemporaryDirectory() as scratch:
-        corpus = Corpus(lambda: iter([collection.chunks]), len(collection.chunks), Path(scratch))
-        query, chunk, found_by = pool(collection, corpus)
-        began = time.perf_counter()
-        embedded = EmbeddedJudge(corpus.terms)
-        seen = [embedded.features(pairs) for pairs in _pairs(collection, query, chunk)]
-        seconds = time.perf_counter() - began
-    relevant = np.zeros((len(collection.queries), int(collection.owners.max()) + 1), dtype=bool)
-    for row, documents in enumerate(collection.relevant):
-        relevant[row, documents] = True
-    features = np.concatenate([_matrix(part) for part in seen])
-    score = np.concatenate([part.score for part in seen])
-    said = np.concatenate([part.probability for part in seen]) >= JudgeSettings().cut
-    positive = relevant[query, collection.owners[chunk]]
-    return Judged(name, query, found_by, positive, features, score, said, seconds)
-
-
-def _matrix(features: Features) -> NDArray[np.float64]:
-    return np.stack([getattr(features, name) for name in FEATURES], axis=1)
-
-
-def _pairs(collection: Collection, query: NDArray[np.int64], chunk: NDArray[np.int64]) -> Iterator[pa.Table]:
-    """Rows of `PAIRS`, block by block; ids and hashes are not looked at."""
-    ends = np.searchsorted(query, np.arange(QUERY_BLOCK, len(collection.queries) + QUERY_BLOCK, QUERY_BLOCK))
-    texts, asked = pa.array(collection.chunks), pa.array(collection.queries)
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        columns = dict.fromkeys(PAIRS.names, pa.repeat("", end - start))
-        columns |= dict.fromkeys(("title", "heading"), pa.nulls(end - start, pa.string()))
-        columns |= {"query": asked.take(pa.array(query[start:end])), "text": texts.take(pa.array(chunk[start:end]))}
-        yield pa.table([columns[name] for name in PAIRS.names], schema=PAIRS)
+Pools = Mapping[str, Mapping[str, Judged]]
+Scorer = Callable[[Judged], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A collection's line in the report."""
+class Fitted:
+    """Weights of the absolute features, and the cut of best agreement."""
 
-    collection: str
-    queries: int
-    pairs: int
-    positive: float
-    called: float
-    precision: float
-    recall: float
-    kappa: float
-    kappa_best_cut: float
-    kappa_left_out: float
-    auc: float
-    tau: float
-    seconds: float
+    model: Logistic
+    cut: float
+
+    def __str__(self) -> str:
+        return " ".join(f"{number:.2f}" for number in (*self.model.weights, self.model.intercept))
+
+    def __call__(self, judged: Judged) -> NDArray[np.float64]:
+        """The probability of each pair, shape (n_pairs,)."""
+        return self.model.probability(judged.absolute)
 
 
-def report(all_judged: list[Judged]) -> list[Row]:
-    """One line for each collection."""
-    table = np.array([[kappas(judged, weights) for judged in all_judged] for weights in WEIGHTS])
-    return [_row(judged, rest) for judged, rest in zip(all_judged, left_out(table), strict=True)]
+def fit(pools: Sequence[Mapping[str, Judged]]) -> Fitted:
+    """Weights and intercept, each collection weighing the same, then the cut of the best mean kappa on whole pools."""
+    parts = [(of[case], weight) for of in pools for case, weight in CASES.items()]
+    features = np.concatenate([judged.absolute for judged, _ in parts])
+    positive = np.concatenate([judged.positive for judged, _ in parts])
+    weights = np.concatenate([np.full(len(judged.query), weight / len(judged.query)) for judged, weight in parts])
+    spread = features.std(axis=0)
+    found = LogisticRegression(C=1e3, max_iter=1000).fit(features / spread, positive, weights / weights.mean())
+    model = Logistic(tuple(found.coef_[0] / spread), float(found.intercept_[0]))
+    return Fitted(model, cut_of(pools, Fitted(model, 0)))
 
 
-def _row(judged: Judged, rest: float) -> Row:
-    same = np.array([1, 1, 1, 3]) / 6
-    return Row(
-        collection=judged.name,
-        queries=len(np.unique(judged.query)),
-        pairs=len(judged.query),
-        positive=_round(judged.positive.mean()),
-        called=_round(judged.relevant.mean()),
-        precision=_round(precision_score(judged.positive, judged.relevant)),
-        recall=_round(recall_score(judged.positive, judged.relevant)),
-        kappa=_round(cohen_kappa_score(judged.positive, judged.relevant)),
-        kappa_best_cut=_round(kappas(judged, same).max()),
-        kappa_left_out=_round(rest),
-        auc=_round(within_query_auc(judged)),
-        tau=_round(tau(judged)),
-        seconds=_round(judged.seconds),
-    )
+def cut_of(pools: Sequence[Mapping[str, Judged]], score: Scorer) -> float:
+    """The cut of the best mean kappa on whole pools."""
+    return best_cut([(score(of["whole"]), of["whole"].positive) for of in pools], CUTS)
 
 
-def _round(value: float) -> float:
-    return round(float(value), 3)
+def left_out(name: str, pools: Pools) -> dict[str, Any]:
+    """A collection's figures with everything fitted to the others, and beside them those of what ships."""
+    others, own = [of for other, of in pools.items() if other != name], pools[name]
+    fitted, threshold = fit(others), cut_of(others, lambda judged: judged.coverage)
+    return {
+        "collection": name,
+        "queries": len(own["whole"].answerable),
+        "pairs": len(own["whole"].query),
+        "positive": own["whole"].positive.mean(),
+        "weights": str(fitted),
+        "cut": fitted.cut,
+        **labels("coverage", own, lambda judged: judged.coverage, threshold),
+        **labels("version 1", own, lambda judged: judged.former, FORMER_CUT),
+        **labels("left out", own, fitted, fitted.cut),
+        **labels("ships", own, lambda judged: judged.probability, EmbeddedSettings().cut),
+        **training("left out", own, fitted),
+        **training("ships", own, lambda judged: judged.probability),
+    }
 
 
-def markdown(rows: list[Row]) -> str:
-    """The report: what is counted, where it was measured, the table with its means."""
-    names = list(asdict(rows[0]))
-    cells: list[list[object]] = [list(asdict(row).values()) for row in rows]
-    mean = [f"{np.mean([asdict(row)[name] for row in rows]):.3f}" for name in names[3:-1]]
-    return "\n".join([CAVEAT, "", machine(), "", markdown_table(names, [*cells, ["mean", "", "", *mean, ""]])])
+def labels(who: str, own: Mapping[str, Judged], score: Scorer, cut: float) -> dict[str, float]:
+    """Agreement of the labels on the whole pool, and how many queries get a positive with and without an answer."""
+    whole, robbed, strangers = (own[case] for case in CASES)
+    said = score(whole) >= cut
+    there = robbed.answerable
+    figures = {
+        "kappa": kappa(said, whole.positive),
+        "precision": whole.positive[said].mean() if said.any() else float("nan"),
+        "recall": said[whole.positive].mean(),
+        "called": said.mean(),
+        "auc": within_query_auc(whole.query, score(whole), whole.positive),
+        "tau": tau(whole.found_by, said, whole.positive),
+        "answered": share_answered(robbed.query, score(robbed) >= cut, there),
+        "answered though robbed": share_answered(robbed.query, score(robbed) >= cut, ~there),
+        "answered though strange": share_answered(strangers.query, score(strangers) >= cut, ~strangers.answerable),
+    }
+    return {f"{who}: {name}": value for name, value in figures.items()}
+
+
+def training(who: str, own: Mapping[str, Judged], score: Scorer) -> dict[str, float]:
+    """Of the positives from which triplets are made: how many are relevant, how many a query has, who gets some."""
+    chosen, whole, robbed = TripletSettings(), own["whole"], own["robbed"]
+    learned = {
+        name: (score(of) >= chosen.min_probability) & (places(of.query, score(of)) <= chosen.max_positives)
+        for name, of in own.items()
+    }
+    figures = {
+        "training precision": whole.positive[learned["whole"]].mean(),
+        "training positives a query": learned["whole"].sum() / len(whole.answerable),
+        "trained though robbed": share_answered(robbed.query, learned["robbed"], ~robbed.answerable),
+    }
+    return {f"{who}: {name}": value for name, value in figures.items()}
+
+
+def unseen(judged: Judged, pools: Pools) -> list[dict[str, Any]]:
+    """The three judges on pairs that people graded, everything chosen on the four collections."""
+    threshold = cut_of(list(pools.values()), lambda one: one.coverage)
+    judges: dict[str, tuple[NDArray[np.float64], float]] = {
+        "coverage alone": (judged.coverage, threshold),
+        "version 1": (judged.former, FORMER_CUT),
+        "version 2": (judged.probability, EmbeddedSettings().cut),
+        "version 2, where triplets begin": (judged.probability, TripletSettings().min_probability),
+    }
+    return [
+        {
+            "judge": name,
+            "cut": cut,
+            "kappa": kappa(score >= cut, judged.positive),
+            "precision": judged.positive[score >= cut].mean(),
+            "recall": (score >= cut)[judged.positive].mean(),
+            "called": (score >= cut).mean(),
+            "auc": within_query_auc(judged.query, score, judged.positive),
+            "queries without a positive": 1 - share_answered(judged.query, score >= cut, judged.answerable),
+        }
+        for name, (score, cut) in judges.items()
+    ]
+
+
+def markdown(rows: list[dict[str, Any]], found: list[dict[str, Any]], people: Judged, fitted: Fitted) -> str:
+    """The report: what is counted, where it was measured, the four collections, the unseen one."""
+    names = [name for name in rows[0] if name not in {"collection", "weights"}]
+    each = [[name, *(_shown(row[name]) for row in rows), _shown(fmean(row[name] for row in rows))] for name in names]
+    weights = ["weights, intercept", *(row["weights"] for row in rows), f"all four: {fitted}"]
+    size = f"{len(people.query):,} pairs of {len(people.answerable):,} queries, {people.positive.mean():.0%} relevant"
+    four = markdown_table(["figure", *(row["collection"] for row in rows), "mean"], [weights, *each])
+    other = markdown_table(list(found[0]), [[_shown(cell) for cell in row.values()] for row in found])
+    return "\n\n".join([CAVEAT, machine(), four, f"{UNSEEN}, relevant from grade 2 on: {size}.", other])
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the collections (BEIR layout)")
-    arguments = parser.parse_args()
-    rows = report([judge(name, arguments.collections) for name in LABELLED])
-    write("judge_quality", markdown(rows), [asdict(row) for row in rows])
+    root = parser.parse_args().collections
+    pools = {name: cases(name, root) for name in LABELLED}
+    rows = [{key: _plain(value) for key, value in left_out(name, pools).items()} for name in LABELLED]
+    people = graded(UNSEEN, root)
+    found = [{key: _plain(value) for key, value in row.items()} for row in unseen(people, pools)]
+    write(
+        "judge_quality",
+        markdown(rows, found, people, fit(list(pools.values()))),
+        {"collections": rows, "unseen": found},
+    )
+
+
+def _plain(value: Any) -> Any:
+    return round(float(value), 3) if isinstance(value, (float, np.floating)) else value
 
 
 if __name__ == "__main__":

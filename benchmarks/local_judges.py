@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 
 from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection, read_jsonl
-from benchmarks.judge_quality import DEPTH, pool
+from benchmarks.judged_pools import DEPTH, pool
 from benchmarks.neural_quality import MINILM, neural
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -31,11 +31,12 @@ from darklode.pipeline.base.raters import cohens_kappa, confusion
 from darklode.pipeline.judge.calibration import reliability_curve
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge
+from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.schemas.settings import CacheSettings, JudgeSettings
+from darklode.schemas.settings import CacheSettings
 
 UNSEEN = "homedepot"
 QUERIES = 60
@@ -163,7 +164,7 @@ def figures(name: str, pairs: Pairs, others: Sequence[Pairs]) -> dict[str, Any]:
     slope, midpoint = shared_calibration(others)
     cuts = {score: shared_threshold(others, score) for score in SCORES}
     said = {score: pairs.scores[score] >= cut for score, cut in cuts.items()} | {
-        "embedded as it ships": pairs.scores["embedded"] >= JudgeSettings().cut
+        "embedded as it ships": pairs.scores["embedded"] >= EmbeddedSettings().cut
     }
     return {
         "collection": name,

@@ -203,13 +203,15 @@ class MemberSettings(KindSection):
 
     kind: str = Field("embedded", description="who judges; each kind has keys of its own")
     threshold: Share | Literal["fitted"] = Field(
-        0.5, description="relevant from this probability on; fitted: from the one that agrees best with judge.human"
+        0.5,
+        description="relevant from this probability on (of the embedded judge 0.25); fitted: from the one that agrees "
+        "best with judge.human",
     )
 
     @property
     def cut(self) -> float:
-        """The threshold as a number: 0.5 where it is yet to be fitted."""
-        return 0.5 if self.threshold == "fitted" else self.threshold
+        """The threshold as a number: the kind's own where it is yet to be fitted."""
+        return float(type(self).model_fields["threshold"].default if self.threshold == "fitted" else self.threshold)
 
     def prices(self) -> tuple[float, float]:
         """What a million prompt tokens cost, and a million completion tokens; 0 for a judge of one's own."""
@@ -297,7 +299,7 @@ class TripletSettings(Section):
     """Which positives are learned from, how many negatives each has, and how they are mined."""
 
     min_probability: Share = Field(
-        0.7, description="a judge's positive is learned from at this probability on; one without any is, too"
+        0.6, description="a judge's positive is learned from at this probability on; one without any is, too"
     )
     max_positives: int = Field(5, ge=0, description="positives of a query that are learned from, best first; 0: all")
     same_document: bool = Field(

@@ -130,7 +130,7 @@ def test_a_panel_of_two_servers_and_a_formula(
     assert len(own) == 3 * len(verdicts) > 0
     (judge_id,) = {row["judge_id"] for row in verdicts}
     members = {row["judge_id"] for row in own}
-    assert sorted(one.split(":")[0] for one in members) == ["embedded-1", "llm-1", "llm-1"]
+    assert sorted(one.split(":")[0] for one in members) == ["embedded-2", "llm-1", "llm-1"]
     assert all(member in judge_id for member in members)
     text = card(Run(str(out)), settings)
     assert "no LLM and no human" not in text

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
+from darklode.schemas.section import Share
 from darklode.schemas.settings import CacheSettings
 
 
@@ -12,6 +15,9 @@ class EmbeddedSettings(JudgeKind):
     """A label-free scorer fitted on the corpus: weak, and no language model."""
 
     kind: Literal["embedded"] = "embedded"
+    threshold: Share | Literal["fitted"] = Field(
+        0.25, description="relevant from this probability on: few candidates of a pool are; fitted: as for any judge"
+    )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
         """One judge a tenant, fitted on its chunks."""

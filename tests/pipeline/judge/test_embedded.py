@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.judge.embedded import WINDOW, EmbeddedJudge, Meaning, best_window, products
+from darklode.pipeline.judge.embedded import FORMULA, WINDOW, EmbeddedJudge, Meaning, best_window, products
 from darklode.pipeline.judge.port import PAIRS, REPLIES
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.pipeline.retrieve.retrievers.port import Hits
@@ -55,7 +55,8 @@ def judged(judge: EmbeddedJudge, asked: pa.Table) -> pa.Table:
     return asyncio.run(judge.judge(asked))
 
 
-JUDGE = fitted(CORPUS)
+SPACE_OF_CORPUS = TermSpace([CORPUS])
+JUDGE, JUDGE_MEANING = EmbeddedJudge(SPACE_OF_CORPUS), Meaning(SPACE_OF_CORPUS)
 ALL = pairs(QUERIES, CORPUS)
 REPLIED = judged(JUDGE, ALL)
 
@@ -83,7 +84,9 @@ def test_the_chunk_that_answers_is_relevant_and_ahead_of_all_others(query: int, 
 def test_a_query_of_unknown_words_is_not_relevant_to_anything_at_the_formulas_lowest_probability(query: str) -> None:
     said = judged(JUDGE, pairs([query], CORPUS))
     assert set(said["relevant"].to_pylist()) == {False}
-    assert said["probability"].to_pylist() == pytest.approx([1 / (1 + np.exp(6))] * len(CORPUS), abs=1e-6)
+    assert said["probability"].to_pylist() == pytest.approx(
+        [1 / (1 + np.exp(-FORMULA.intercept))] * len(CORPUS), abs=1e-6
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -113,7 +116,7 @@ def test_fitting_again_gives_the_same_id_and_replies() -> None:
 def test_the_id_names_the_method_and_changes_with_the_corpus_and_the_settings() -> None:
     ids = {JUDGE.judge_id, fitted([*CORPUS, "one more"]).judge_id, fitted(CORPUS, threshold=0.4).judge_id}
     assert len(ids) == 3
-    assert all(judge_id.startswith("embedded-1:") for judge_id in ids)
+    assert all(judge_id.startswith("embedded-2:") for judge_id in ids)
 
 
 def test_the_id_tells_corpora_apart_that_differ_in_a_word_only() -> None:
@@ -150,6 +153,47 @@ def test_its_bm25_is_that_of_the_retriever(query: str) -> None:
     expected[found.rows[0][hit]] = found.scores[0][hit] / found.scores[0][0]
     np.testing.assert_allclose(JUDGE.features(pairs([query], CORPUS)).bm25, expected, rtol=1e-5)
     assert hit.sum() > 1
+
+
+@pytest.mark.parametrize("query", ["invoice for a zebra from the circus", "password of the payroll and vacation tool"])
+def test_a_query_of_which_the_corpus_knows_a_word_or_two_ends_without_a_positive(query: str) -> None:
+    """Its best find is the best there is, and still no answer."""
+    said = judged(JUDGE, pairs([query], CORPUS))
+    assert max(said["probability"].to_pylist()) > probability("zyzzyva", CORPUS[0])
+    assert not any(said["relevant"].to_pylist())
+
+
+def test_words_that_the_corpus_does_not_know_are_asked_for_too_and_repeated_ones_once() -> None:
+    texts = ["download invoice", "download download invoice", "download invoice zyzzyva"]
+    known, repeated, strange = JUDGE.features(pairs(texts, CORPUS[:1])).answered
+    assert known == repeated == 1
+    idf = {term: SPACE_OF_CORPUS.idf[SPACE_OF_CORPUS.vocabulary[term]] for term in ("download", "invoic")}
+    rarest = np.log((len(CORPUS) + 1) / 0.5)
+    assert strange == pytest.approx(sum(idf.values()) / (sum(idf.values()) + rarest), rel=1e-6)
+
+
+def test_information_is_one_where_chance_would_put_the_terms_into_one_chunk() -> None:
+    """Two terms, each in an eighth of 63 chunks: (1/8)² of them, one, would hold both by chance."""
+    corpus = ["alpha beta"] + ["alpha"] * 7 + ["beta"] * 7 + ["gamma"] * 48
+    information = fitted(corpus).features(pairs(["alpha beta"], ["alpha beta", "alpha", "gamma"])).information
+    exact = 2 * np.log(64 / 8.5) / np.log(64)
+    np.testing.assert_allclose(information, [exact, exact / 2, 0], rtol=1e-6)
+    assert exact == pytest.approx(1, abs=0.05)
+
+
+def test_distance_is_that_from_all_chunks_of_the_corpus_in_standard_deviations() -> None:
+    distance = JUDGE.features(pairs(["reset forgotten password"], CORPUS)).distance
+    assert distance.argmax() == 2
+    assert (distance.mean(), distance.std()) == pytest.approx((0, 1), abs=1e-9)
+
+
+def test_chance_is_the_mean_and_the_deviation_over_all_chunks() -> None:
+    vectors = JUDGE_MEANING.vectors.astype(np.float64)
+    queries = JUDGE_MEANING.vectors[[0, 3, 7]]
+    mean, deviation = JUDGE_MEANING.chance(queries)
+    found = queries.astype(np.float64) @ vectors.T
+    np.testing.assert_allclose(mean, found.mean(axis=1))
+    np.testing.assert_allclose(deviation, found.std(axis=1), rtol=1e-9)
 
 
 def test_words_close_together_count_more_than_words_far_apart() -> None:

@@ -8,7 +8,7 @@ from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.caveats import WATCHED, caveats, drift
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS
-from helpers.judge_tables import queries
+from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 
 
@@ -40,6 +40,8 @@ def test_more_than_a_quarter_of_the_candidates_relevant_is_implausible(run: Run)
 
 def test_retrievers_that_all_find_everything_are_implausible(run: Run) -> None:
     assert "each retriever finds 99% or more" in implausible(run, [1], negatives=9, recall=(0.99, 1.0))
+    put(run, "chunks", chunks("t", {"c0": "a corpus that any list holds"}))
+    assert not implausible(run, [1], negatives=9, recall=(0.99, 1.0))
 
 
 @pytest.mark.parametrize(
