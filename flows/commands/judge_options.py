@@ -1,5 +1,6 @@
 """The judge that a command is about: a run's, as the command line changes it."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from darklode.flows.config import load_settings, overrides
@@ -36,9 +37,7 @@ def template_of(chosen: Settings) -> "RequestTemplate":
     settings = language_model(chosen.judge)
     impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
     try:
-        return RequestTemplate(
-            settings, load_prompt(settings.prompt), LlmJudge(impatient, root=chosen.cache.root).template.form
-        )
+        return replace(LlmJudge(impatient, root=chosen.cache.root).template, settings=settings)
     except SettingsError:
         raise
     except DarklodeError as error:

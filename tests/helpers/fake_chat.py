@@ -86,6 +86,8 @@ class FakeChat:
         url: base_url for a client.
         knows: what it does with a request: `choice`, `json`, `logprobs`; what it does not know it ignores, and what
             it `refuses` it answers with `refusal_status`. Without either it answers a judge's prompt with the label.
+        card: more of what /v1/models says of the model, which it answers with `models_status`.
+        answers_as: the model in whose name replies are; empty: the one that was asked.
         says: makes the reply's text from the label, for models that say more than they are asked.
         alters: makes what is sent of a pair's completion, as an object or as text.
         latency: seconds of each answer; `slots` requests are worked on at once, the others wait.
@@ -99,6 +101,9 @@ class FakeChat:
     refuses: frozenset[str] = frozenset()
     refusal_status: int = 400
     model: str = "fake"
+    card: dict[str, Any] = field(default_factory=dict)
+    models_status: int = 200
+    answers_as: str = ""
     script: Script | None = None
     says: Callable[[str], str] | None = None
     alters: Callable[[str, dict[str, Any]], dict[str, Any] | str] | None = None
@@ -154,7 +159,8 @@ class FakeChat:
         if self.key and headers.get("authorization") != f"Bearer {self.key}":
             connection.answer(401, {"error": {"message": f"wrong key {headers.get('authorization')}"}})
         elif path == "/v1/models":
-            connection.answer(200, {"data": [{"id": self.model, "object": "model", "max_model_len": self.longest}]})
+            card = {"id": self.model, "object": "model", "max_model_len": self.longest} | self.card
+            connection.answer(self.models_status, {"data": [card]} if self.models_status == 200 else {})
         elif path == "/metrics":
             lines = [("queries", self.cache_queries), ("hits", self.cache_hits)]
             connection.answer(200, "".join(f'vllm:prefix_cache_{n}_total{{engine="0"}} {v}\n' for n, v in lines))
@@ -263,7 +269,12 @@ class FakeChat:
         self.cache_queries += prompt
         self.cache_hits += cached
         usage = {"prompt_tokens": prompt, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": cached}}
-        return {"object": "chat.completion", "model": self.model, "choices": [choice], "usage": usage}
+        return {
+            "object": "chat.completion",
+            "model": self.answers_as or self.model,
+            "choices": [choice],
+            "usage": usage,
+        }
 
     def _said(self, body: dict[str, Any], pair: str, *, wrong: bool) -> tuple[str, list[dict[str, Any]]]:
         judging = body["messages"][0]["role"] == "system"

@@ -203,8 +203,12 @@ def test_the_probabilities_of_the_labels_sum_to_one(judge_of: Callable[..., LlmJ
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_the_strictest_form_is_found_without_being_named(judge_of: Callable[..., LlmJudge]) -> None:
-    assert ":choice+logprobs:" in judge_of().judge_id
+def test_model_and_strictest_form_are_found_without_being_named(
+    judge_of: Callable[..., LlmJudge], model: dict[str, Any]
+) -> None:
+    serving = "" if model["root"] == model["id"] else f"={model['root']}"
+    assert judge_of().judge_id.startswith(f"llm-1:{model['id']}{serving}:binary-1:choice+logprobs:")
+    assert judge_of(trust_name=True).judge_id.startswith(f"llm-1:{model['id']}:binary-1:")
 
 
 def test_a_rationale_comes_before_its_label(judge_of: Callable[..., LlmJudge]) -> None:

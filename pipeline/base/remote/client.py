@@ -24,7 +24,15 @@ from typing import Any, Generic, TypeVar
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, counted
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
-from darklode.pipeline.base.remote.faults import BadReply, Indigestible, Passing, Refused, Stopped, fault_of_response
+from darklode.pipeline.base.remote.faults import (
+    BadReply,
+    Indigestible,
+    Passing,
+    Refused,
+    Response,
+    Stopped,
+    fault_of_response,
+)
 from darklode.pipeline.base.remote.pace import FIRST, Pace
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
@@ -182,6 +190,17 @@ class Session:
                 self._client.counters.retries += 1
                 await self.replicas.pause(backoff(tries, failure))
             tries, slot = tries + 1, None
+
+    async def look(self, path: str) -> list[Response | None]:
+        """What each server shows below its address, asked once; None where no whole answer came."""
+
+        async def one(base_url: str) -> Response | None:
+            try:
+                return await self._http.get(base_url.rstrip("/") + path)
+            except (Passing, DarklodeError):
+                return None
+
+        return await asyncio.gather(*map(one, self._client.endpoint.base_urls))
 
     async def results(
         self, groups: Iterable[Iterable[Job]], work: Callable[[Job, Lane], Awaitable[Result]]

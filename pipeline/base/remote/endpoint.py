@@ -116,7 +116,7 @@ def listens(base_url: str) -> bool:
 
 
 class Http:
-    """Posts JSON, as often at once as it is called; used in one event loop and closed there.
+    """Posts and gets JSON, as often at once as it is called; used in one event loop and closed there.
 
     It takes the environment's proxies, and follows no redirects, which could carry the key away.
 
@@ -140,16 +140,23 @@ class Http:
         )
 
     async def post(self, url: str, content: bytes) -> Response:
-        """Send one call.
+        """Send one call; see `get`."""
+        return await self._sent("POST", url, content)
+
+    async def get(self, url: str) -> Response:
+        """What an address shows.
 
         Raises:
             Passing: there was no whole answer.
             DarklodeError: there never will be one.
         """
+        return await self._sent("GET", url, None)
+
+    async def _sent(self, method: str, url: str, content: bytes | None) -> Response:
         import aiohttp
 
         try:
-            async with self._session.post(url, data=content, allow_redirects=False) as answer:
+            async with self._session.request(method, url, data=content, allow_redirects=False) as answer:
                 head = answer.headers
                 return Response(answer.status, head.get("retry-after"), await answer.read(), head.get("location"))
         except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError

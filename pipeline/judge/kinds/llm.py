@@ -25,6 +25,11 @@ class LlmSettings(ChatServer, LedgerKind):
 
     kind: Literal["llm"] = "llm"
     revision: str | None = Field(None, description="your name for the served weights")
+    trust_name: bool = Field(
+        False,
+        description="model says all: what a server says that it serves is no part of judge_id, and a reply in another "
+        "model's name is only warned of",
+    )
     base_url: NoRow[tuple[str, ...]] = Field(
         (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
     )

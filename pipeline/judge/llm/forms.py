@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
@@ -144,20 +145,39 @@ class RequestTemplate:
         settings: of the judge; the server's address and the key play no part.
         prompt: see `load_prompt`.
         form: what the server obeys.
+        served: see `served.served`.
     """
 
     settings: LlmSettings
     prompt: Prompt
     form: Form
+    served: str = ""
 
     @cached_property
     def judge_id(self) -> str:
         """`llm-1:`, model, prompt, form, and a hash of all that can change a verdict; threshold and address cannot."""
         return self._id(quoting.REVISION)
 
+    def named(self, judge_id: str) -> RequestTemplate | None:
+        """The judge that an id is today's or the earlier one of, if it is this one but for what is served."""
+        before, after = map(re.escape, self._title("\x00").split("=\x00"))
+        found = re.fullmatch(f"{before}(?:=(.+))?{after}[0-9a-f]+", judge_id)
+        same = replace(self, served=found[1] or "") if found else None
+        return same if same and judge_id in same.ids else None
+
+    @property
+    def ids(self) -> list[str]:
+        """The judge's id, and the earlier one where there is one."""
+        return [self.judge_id, *([self.earlier.judge_id] if self.earlier else [])]
+
     @property
     def earlier(self) -> Earlier | None:
-        """The judge before the quoting of today; None where that quoted the prompt's own examples otherwise."""
+        """The judge before the quoting of today, which knew a model by its name alone.
+
+        None where that quoted the prompt's own examples otherwise, or where another model is served under the name.
+        """
+        if self.served:
+            return None
         shown = [text for one in self.prompt.examples for text in astuple(one.pair)]
         if not self.prompt.quoting.as_before(pa.chunked_array([shown], pa.string())).all():
             return None
@@ -173,11 +193,17 @@ class RequestTemplate:
         basis = [
             *(VERSION, revision, given.model, given.revision, self.prompt.digest, str(self.form)),
             *(given.parameters, given.max_chunk_tokens, ESTIMATE),
-            *filter(None, [self._later]),
+            *filter(None, [self._later, self.served]),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self._title(self.served)}{digest}"
+
+    def _title(self, served: str) -> str:
+        """What an id says in words."""
+        given = self.settings
         model = f"{given.model}@{given.revision}" if given.revision else given.model
-        return f"llm-{VERSION}:{model}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:{digest}"
+        serving = f"={served}" if served else ""
+        return f"llm-{VERSION}:{model}{serving}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:"
 
     @property
     def _later(self) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
@@ -22,22 +23,28 @@ from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.forms import RequestTemplate
 from darklode.pipeline.judge.llm.probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.reading import Reading, read, recalled, reply_batch
+from darklode.pipeline.judge.llm.served import served
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100
 """So many pairs refused without an answer between them, and it is not the pairs that are at fault."""
+
+GLANCE_SECONDS = 5.0
+"""A server that says what it serves does so within this time; the ledger needs none."""
+
+T = TypeVar("T")
 
 
 class LlmJudge(StreamingJudge):
     """A streaming judge. Its calls follow the queries, so that a prefix cache serves what a query's pairs share.
 
     Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read
-    is asked for again, and then left null. Where the ledger knows the judge, no server is looked for, nor the key,
-    before the first pair that is to be asked.
+    is asked for again, and then left null. Where the ledger knows the judge, neither a server nor the key is needed
+    before the first pair that is to be asked; a server that is there says who is served.
 
     Args:
         settings: of the kind llm.
@@ -95,35 +102,63 @@ class LlmJudge(StreamingJudge):
 
     @cached_property
     def template(self) -> RequestTemplate:
-        """Prompt and form in use: the strictest form that verdicts are kept of, or else that the server obeys.
+        """The judge in use: in the strictest form that verdicts are kept of, or else that the server obeys.
 
-        The server is asked with the first reading, in a thread of its own.
+        The server is asked with the first reading, in a thread of its own. Where none says at once what it serves, and
+        the ledger knows of one model only behind the name, that is it.
 
         Raises:
             MissingPart: the key is missing.
-            DarklodeError: no server can be reached, or none can judge.
+            DarklodeError: no server can be reached, or none can judge; see `probe`.
         """
-
-        async def probed() -> RequestTemplate:
-            async with self._client.session() as session:
-                return await probe(self._settings, self._prompt, session, self._say)
-
-        known = self._kept()
+        name = self._glance()
+        known = self._kept(name) if name is not None else self._only_kept()
         if known:
             return known
-        with ThreadPoolExecutor(1) as thread:
-            found = thread.submit(asyncio.run, probed()).result()
+        if name and (unnamed := self._kept("")):
+            self._say(
+                f"{self._settings.model} is {name}, by which all is judged anew. Verdicts are kept of "
+                f"{unnamed.judge_id}, which does not say of what model: if it is the same, set judge.trust_name"
+            )
+        found = self._apart(lambda session: probe(self._settings, self._prompt, session, self._say))
         self._obeyed = True
         return found
 
-    def _kept(self) -> RequestTemplate | None:
-        """This judge in the strictest form that the ledger has verdicts of; None where it has none."""
+    def _apart(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        """What is done with the servers in a thread and an event loop of its own."""
+
+        async def go() -> T:
+            async with self._client.session() as session:
+                return await work(session)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, go()).result()
+
+    def _glance(self) -> str | None:
+        """What is served, if a server says so at once."""
+        try:
+            return self._apart(lambda session: asyncio.wait_for(served(self._settings, session), GLANCE_SECONDS))
+        except (MissingPart, TimeoutError):
+            return None
+
+    @property
+    def _forms(self) -> list[RequestTemplate]:
+        return [RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings)]
+
+    def _kept(self, name: str) -> RequestTemplate | None:
+        """The judge that is served so, in the strictest form that the ledger has verdicts of; None if it has none."""
         ledger = Ledger(self._root)
-        each = (RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings))
-        ids = ((template, template.judge_id, template.earlier) for template in each)
-        return next(
-            (one for one, now, then in ids if ledger.knows(now) or (then and ledger.knows(then.judge_id))), None
-        )
+        each = (replace(template, served=name) for template in self._forms)
+        return next((one for one in each if any(map(ledger.knows, one.ids))), None)
+
+    def _only_kept(self) -> RequestTemplate | None:
+        """The same of whatever was served, where that was one model only."""
+        owners = Ledger(self._root).owners()
+        found = [named for one in self._forms for owner in owners if (named := one.named(owner))]
+        names = sorted({one.served or one.settings.model for one in found})
+        if len(names) > 1:
+            self._say(f"verdicts are kept of {' and '.join(names)} under one name: a server must say which it is")
+        return found[0] if len(names) == 1 else None
 
     def recalled(self, replies: pa.Table) -> pa.Table:
         """See `StreamingJudge` and `reading.recalled`."""
@@ -134,21 +169,27 @@ class LlmJudge(StreamingJudge):
         template = await asyncio.to_thread(lambda: self.template)
         cases, self._begun = Cases(pairs, template, self.counters), True
         async with self._client.session() as session:
-            await self._check(session, template.form)
+            await self._check(session, template)
             async with aclosing(session.results(by_query(pairs), cases.judge)) as found:
                 async for some in found:
                     yield reply_batch(some)
 
-    async def _check(self, session: Session, form: Form) -> None:
-        """See that the servers obey the form, which may be known from the ledger alone.
+    async def _check(self, session: Session, template: RequestTemplate) -> None:
+        """See that the servers serve this judge, which may be known from the ledger alone, and obey its form.
 
         Raises:
             DarklodeError: they do not.
         """
         if self._obeyed:
             return
+        form = template.form
         same = self._settings.model_copy(update={"mode": form.mode})
         found = await probe(same, self._prompt, session, self._say)
+        if found.served != template.served:
+            raise DarklodeError(
+                f"{self._endpoint.name} serves {found.served or same.model} now, and the kept verdicts that this began "
+                f"with are by {template.served or same.model}: run again, to judge anew"
+            )
         if form.logprobs and not found.form.logprobs:
             raise DarklodeError(
                 f"{self._endpoint.name} gives no log-probabilities now, and the verdicts that are kept of this judge "

@@ -15,6 +15,7 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText, Prompt
 from darklode.pipeline.judge.llm.reading import Reading, read
+from darklode.pipeline.judge.llm.served import served
 
 _ELSEWHERE = "Describe the sea in one sentence."
 """A task whose answer is no label, unless the server holds the model to the labels."""
@@ -29,7 +30,7 @@ _FAILURES = 5
 async def probe(
     settings: LlmSettings, prompt: Prompt, session: Session, say: Callable[[str], None] = lambda _line: None
 ) -> RequestTemplate:
-    """The strictest form that the server obeys, checked with a pair of the prompt.
+    """The judge that is served, in the strictest form that the server obeys, checked with a pair of the prompt.
 
     A server that fails is waited for, and its failure leaves no form out: see `Trial`.
 
@@ -37,24 +38,36 @@ async def probe(
         settings: of the judge.
         prompt: whose labels are asked for.
         session: connections to the servers.
-        say: told that the model thinks, and what that costs.
+        say: told that the model thinks, and what that costs; and, with `judge.trust_name`, who answers.
 
     Raises:
-        DarklodeError: no server can be reached, or none obeys any form, or answers the prompt with a label.
+        DarklodeError: no server can be reached, or none obeys any form, or answers the prompt with a label, or the
+            servers serve different models, or another one than was asked.
     """
-    said = ""
+    said, name = "", await _identified(settings, prompt, session)
     for form in forms(settings):
-        template = RequestTemplate(settings, prompt, form)
+        template = RequestTemplate(settings, prompt, form, name)
         found = await Trial(template, session).result()
         if isinstance(found, Reading):
-            if found.thought:
-                say(_cost_of_thoughts(settings, found))
+            for line in (found.other_model, _cost_of_thoughts(settings, found) if found.thought else ""):
+                if line:
+                    say(line)
             return template
         said = found
     raise DarklodeError(
         f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {said}. Try "
         "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
     )
+
+
+async def _identified(settings: LlmSettings, prompt: Prompt, session: Session) -> str:
+    """See `served`; a server that does not answer is waited for."""
+    for _ in range(_TRIES):
+        found = await served(settings, session)
+        if found is not None:
+            return found
+        await Trial(RequestTemplate(settings, prompt, Form("text", logprobs=False)), session).plain()
+    return ""
 
 
 def forms(settings: LlmSettings) -> Iterator[Form]:
@@ -94,7 +107,7 @@ class Trial:
                 return await self._examined()
             except Refused as error:
                 said = f"it refused, {error}"
-                await self._plain()
+                await self.plain()
                 if not error.failure:
                     break
         return said
@@ -142,8 +155,12 @@ class Trial:
         call = chat_call(body, self._template.estimate(user), "a first try", {ServerError: 1})
         return read(await self._session.call(call), self._reader)
 
-    async def _plain(self) -> None:
-        """A call without the form's parameters, waited for until it succeeds."""
+    async def plain(self) -> None:
+        """A call without the form's parameters, waited for until it succeeds.
+
+        Raises:
+            DarklodeError: it never does.
+        """
         body = self._template.plain_body(_ELSEWHERE)
         try:
             await self._session.call(chat_call(body, self._template.estimate(_ELSEWHERE), "a plain first try"))

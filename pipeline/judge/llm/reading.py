@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import counted
 from darklode.pipeline.judge.llm import nearly
 from darklode.pipeline.judge.llm.forms import LABEL_TOKENS, Form, RequestTemplate, Unreadable
 from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities, start_of
 from darklode.pipeline.judge.llm.prompt import Prompt
+from darklode.pipeline.judge.llm.served import other_model
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 
 EVEN = np.float32(0.5)
@@ -31,11 +33,13 @@ class Reading:
         said: columns of `REPLIES`; unknown ones are left out.
         refused: whether the pair is not to be asked again.
         thought: whether the model thought before it answered.
+        other_model: what is to be said of a reply in another model's name; empty where there is nothing.
     """
 
     said: dict[str, Any] = field(default_factory=dict)
     refused: bool = False
     thought: bool = False
+    other_model: str = ""
 
     @property
     def readable(self) -> bool:
@@ -55,12 +59,17 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
     Args:
         completion: has at least one choice with a message (see `chat.completion_of`).
         template: what it is a reply to.
+
+    Raises:
+        DarklodeError: it names another model than was asked, and `judge.trust_name` is not set.
     """
+    other = other_model(completion, template.settings)
+    if other and not template.settings.trust_name:
+        raise DarklodeError(other)
     choice, prompt = completion["choices"][0], template.prompt
     content = choice["message"].get("content")
-    reading = Reading(
-        {"attempts": 1} | _usage(completion), thought=_thought(choice["message"], completion.get("usage"))
-    )
+    thought = _thought(choice["message"], completion.get("usage"))
+    reading = Reading({"attempts": 1} | _usage(completion), thought=thought, other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
