@@ -4,7 +4,7 @@ import runpy
 
 NAMES = """
     quality neural_quality judge_quality local_judges bm25 encoding dense gpu_pooling judging adaptive association
-    nights review cost cleaning million recall_interval keyed_store starts
+    learned_judge nights review cost cleaning million recall_interval keyed_store starts
 """.split()
 
 for name in NAMES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -78,7 +79,8 @@ def calibrate(
         for one in pc.unique(labels["tenant"]).to_pylist():
             own = labels.filter(pc.equal(labels["tenant"], one))
             chunks = TenantChunks(tables, one)
-            judge, replies = compared(session, judge_for(chunks), pair_blocks(tables, chunks, own), own, seed)
+            with closing(pair_blocks(tables, chunks, own)) as blocks:
+                judge, replies = compared(session, judge_for(chunks), blocks, own, seed)
             _write(output, one, judge.judge_id, settings, Comparison.of(own, replies), seed)
 
 

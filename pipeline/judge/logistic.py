@@ -54,7 +54,10 @@ class Logistic:
 
     @classmethod
     def fitted(cls, features: _Floats, positive: NDArray[np.bool_]) -> Self:
-        """Fit to labels of people, by a logistic regression over standardized features with an L2 penalty of 1.
+        """Fit to labels of people: a logistic regression over standardized features.
+
+        The L2 penalty grows with the number of features, so that many of them are not fitted to few labels
+        (benchmarks/results/learned_judge.md), and a single one is hardly held back.
 
         Args:
             features: shape (n_pairs, n_features), none missing.
@@ -65,7 +68,9 @@ class Logistic:
         middle, deviation = features.mean(axis=0), features.std(axis=0)
         spread = np.where(deviation > 0, deviation, 1.0)
         with threadpool_limits(1):  # the number of threads would change the last bits
-            model = LogisticRegression(max_iter=1000).fit((features - middle) / spread, positive)
+            model = LogisticRegression(C=1 / features.shape[1], max_iter=1000).fit(
+                (features - middle) / spread, positive
+            )
         weights = model.coef_[0] / spread
         return cls(tuple(map(_significant, weights)), _significant(model.intercept_[0] - weights @ middle))
 
@@ -94,13 +99,13 @@ class LogisticJudge(Learner):
 
     @property
     def judge_id(self) -> str:
-        """The name, what it measures, and a hash of the weights and the threshold.
+        """The name, what it measures, a hash of the weights, and the threshold.
 
         Raises:
             SettingsError: it has no weights.
         """
-        digest = hashlib.sha256(f"{self._model} {self._threshold}".encode())
-        return f"{self._name}:{self._measure.measure_id}:{digest.hexdigest()[:16]}"
+        weights = hashlib.sha256(str(self._model).encode()).hexdigest()[:16]
+        return f"{self._name}:{self._measure.measure_id}:{weights}:{self._threshold:g}"
 
     def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> LogisticJudge:
         """See `Learner`; pairs of which nothing is known teach nothing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +37,7 @@ _IDS = """
 """
 
 
-def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[pa.Table]:
+def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Generator[pa.Table, None, None]:
     """All rows of `PAIRS`, by query_id, then chunk_id, those of `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
     with pool_pairs(tables, chunks, only) as pairs:
         yield from pairs.blocks()

@@ -69,14 +69,22 @@ def _labels(tables: Tables) -> str:
     return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
 
 
+LEARNED = (
+    "Labels by a model of the retrievers' own scores favour these retrievers over any that took no part: compare no "
+    "systems by them."
+)
+
+
 def favours(tables: Tables, settings: Settings) -> str:
-    """Whom labels by an encoder favour; empty for those of other judges.
+    """Whom labels by an encoder, or by a model of the retrievers' scores, favour; empty for those of other judges.
 
     Args:
         tables: `views.all_tables` of a run whose pool is judged.
         settings: the run's settings.
     """
     judges = [row["judge_id"] for who in (statistics.judges, statistics.members) for row in who(tables).to_pylist()]
+    if any(judge.startswith("learned-") for judge in judges):
+        return LEARNED
     if not any(judge.startswith("encoder-") for judge in judges):
         return ""
     own = [name for name in settings.pool.retrievers if name in settings.encoders]

@@ -142,7 +142,10 @@ def test_labels_of_people_replace_the_calibration(built: Path, source: Path, cac
     (compared,) = rows(out, "FROM calibration")
     assert compared["kappa"] > 0.8, "on queries whose labels it did not see"
     (judge_id,) = {row["judge_id"] for row in rows(out, "FROM verdicts")}
-    assert compared["judge_id"] == judge_id != rows(built, "FROM verdicts")[0]["judge_id"]
+    assert compared["judge_id"].rpartition(":")[0] == judge_id.rpartition(":")[0]
+    assert float(judge_id.rpartition(":")[2]) == pytest.approx(compared["threshold"])
+    assert judge_id.split(":")[-2] != rows(built, "FROM verdicts")[0]["judge_id"].split(":")[-2]
+    assert compared["threshold"] == compared["fitted_threshold"]
     assert build(out, source, chosen(cache, human)) == []
 
 

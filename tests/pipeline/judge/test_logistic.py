@@ -66,6 +66,22 @@ def test_a_number_that_never_differs_weighs_nothing_and_breaks_nothing() -> None
     assert np.isfinite(model.probability(np.array([[1.0, 7.0]]))).all()
 
 
+def log_loss(model: Logistic, features: Features, positive: NDArray[np.bool_]) -> float:
+    said = model.probability(features).clip(1e-6, 1 - 1e-6)
+    return float(-np.log(np.where(positive, said, 1 - said)).mean())
+
+
+def test_numbers_that_say_nothing_are_not_learned_from_few_labels() -> None:
+    features, positive = drawn([0.8])
+    noise = np.random.default_rng(9).normal(size=(len(features), 30))
+    many = np.hstack([features, noise])
+    model = Logistic.fitted(many[:100], positive[:100])
+    chance = Logistic((0.0,) * 31, float(np.log(positive.mean() / (1 - positive.mean()))))
+    assert log_loss(model, many[100:], positive[100:]) < log_loss(chance, many[100:], positive[100:]) - 0.05
+    alone = Logistic.fitted(features[:100], positive[:100])
+    assert abs(alone.weights[0]) > 1.2 * abs(model.weights[0]), "one number alone is hardly held back"
+
+
 def test_the_threshold_makes_labels_of_probabilities() -> None:
     assert [row["relevant"] for row in said(SIX, pairs(5, 6, 7))] == [False, True, True]
     assert said(SIX, pairs(6))[0]["probability"] == 0.5

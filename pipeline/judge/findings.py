@@ -1,0 +1,94 @@
+"""What a run itself says of a pair: the retrievers' scores and ranks, the words that the chunk holds, and lengths."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import ExitStack
+from dataclasses import astuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import key_of
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.terms import TermSpace
+from darklode.pipeline.judge.embedded import EmbeddedJudge
+
+K = 60
+"""Of reciprocal ranks (Cormack, Clarke & Büttcher 2009)."""
+
+_NAMES = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
+
+# A chunk that is not in a retriever's list scores what the list's last one does, which is the most that it can have.
+_FOUND = """
+    CREATE TEMP TABLE found AS
+    WITH lists AS (SELECT query_id, chunk_id, retriever, rank, score FROM rankings WHERE tenant = $tenant),
+    lowest AS (SELECT query_id, {lowest} FROM lists GROUP BY query_id),
+    seen AS (SELECT query_id, chunk_id, {seen} FROM lists GROUP BY query_id, chunk_id)
+    SELECT query_id, chunk_id, {columns}, p.fused_score, ln(p.best_rank), len(p.retrievers)
+    FROM pool p JOIN lowest l USING (query_id) JOIN seen s USING (query_id, chunk_id)
+    WHERE p.tenant = $tenant ORDER BY query_id, chunk_id
+"""
+
+_ASKED = """
+    SELECT found.* EXCLUDE (query_id, chunk_id) FROM asked LEFT JOIN found USING (query_id, chunk_id)
+    ORDER BY asked.place
+"""
+
+_Floats = NDArray[np.float64]
+
+
+class Findings:
+    """Numbers of the pairs of a tenant's pool, from its lists and its texts.
+
+    Of each retriever the score and the reciprocal rank (0 where it did not find the chunk); the fused score, the
+    logarithm of the best rank and how many found it; what the embedded judge measures, coverage among it; logarithms
+    of the query's and the chunk's length in characters. Memory does not follow the pool: DuckDB spills to disk.
+
+    Args:
+        chunks: the tenant's chunks; their run holds `pool` and `rankings`.
+    """
+
+    def __init__(self, chunks: TenantChunks) -> None:
+        tables = chunks.tables
+        lists = [part.sha256 for table in ("rankings", "pool") for part in tables.parts(table)]
+        self.measure_id = key_of(chunks.digest, lists)
+        self._embedded = EmbeddedJudge(TermSpace(chunks.batches()))
+        kept = ExitStack()
+        self._connection = kept.enter_context(tables.connect())
+        weakref.finalize(self, kept.close)
+        tenant = {"tenant": chunks.tenant}
+        names = [name for (name,) in self._connection.execute(_NAMES, tenant).fetchall()]
+        self._connection.execute(_found(names), tenant)
+
+    def __call__(self, pairs: pa.Table) -> _Floats:
+        """See `Measure`; not a number where the pool does not hold the pair."""
+        said = np.column_stack(astuple(self._embedded.features(pairs)))
+        lengths = [pc.utf8_length(pairs[name]).to_numpy() for name in ("query", "text")]
+        return np.column_stack([self._listed(pairs), said, np.log1p(np.stack(lengths, axis=1))])
+
+    def _listed(self, pairs: pa.Table) -> _Floats:
+        asked = pairs.select(["query_id", "chunk_id"]).append_column("place", pa.array(np.arange(pairs.num_rows)))
+        self._connection.register("asked", asked)
+        rows = self._connection.sql(_ASKED).to_arrow_table()
+        columns = [pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy() for column in rows.columns]
+        return np.stack(columns, axis=1)
+
+
+def _found(names: list[str]) -> str:
+    """The statement that makes the table of the lists: two columns for each retriever, and three for the pool."""
+    numbers = range(len(names))
+    is_own = ["retriever = '" + name.replace("'", "''") + "'" for name in names]
+    return _FOUND.format(
+        lowest=", ".join(f"min(score) FILTER ({own}) AS lowest_{n}" for n, own in enumerate(is_own)),
+        seen=", ".join(
+            f"max(score) FILTER ({own}) AS score_{n}, max(rank) FILTER ({own}) AS rank_{n}"
+            for n, own in enumerate(is_own)
+        ),
+        columns=", ".join(
+            f"coalesce(score_{n}, lowest_{n}, 0) AS score_{n}, coalesce({K + 1} / ({K} + rank_{n}), 0) AS rank_{n}"
+            for n in numbers
+        ),
+    )

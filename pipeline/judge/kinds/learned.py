@@ -1,0 +1,53 @@
+"""The judge that people's labels make: a logistic regression over what the run says of a pair, see `findings.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.judge.kinds import Builder, JudgeKind
+from darklode.schemas.section import Share
+from darklode.schemas.settings import CacheSettings
+
+
+class LearnedSettings(JudgeKind):
+    """A small model of the retrievers' scores and ranks, words and lengths, taught by human labels."""
+
+    LEARNS: ClassVar[bool] = True
+    READS: ClassVar[tuple[str, ...]] = ("rankings",)
+
+    kind: Literal["learned"] = "learned"
+    threshold: Share | Literal["fitted"] = Field(
+        "fitted",
+        description="relevant from this probability on; fitted: from the one that agrees best with judge.human",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_teacher(cls, given: object) -> object:
+        if isinstance(given, Mapping) and given.get("human") is None:
+            raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
+        return given
+
+    def builder(self, _cache_settings: CacheSettings) -> Builder:
+        """One judge a tenant, which knows nothing until it is taught.
+
+        Raises:
+            SettingsError: the pairs are not those of a benchmark's pool.
+        """
+        from darklode.pipeline.base.corpora import TenantChunks
+        from darklode.pipeline.judge.findings import Findings
+        from darklode.pipeline.judge.logistic import LogisticJudge
+
+        def build(chunks: TenantChunks, threshold: float) -> LogisticJudge:
+            if "rankings" not in chunks.tables:
+                raise SettingsError("judge.kind learned reads the lists of `darklode build`: a mined log has none")
+            return LogisticJudge("learned-1", Findings(chunks), None, threshold)
+
+        return build
+
+
+KIND = LearnedSettings

@@ -1,0 +1,134 @@
+"""The walk from a first build over people's labels to a judge that learned from them."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.report.caveats import favours
+from darklode.schemas.settings import Settings
+from helpers.commands import build_without_prefect, mine_without_prefect
+
+SUBJECTS = "invoice webhook token refund export locale agent ticket survey macro queue article".split()
+LABELS = """
+    SELECT query_id, chunk_id, CAST(q.text LIKE '%' || replace(c.doc_id, '.md', '') AS INT) AS relevance
+    FROM pool p JOIN queries q USING (query_id) JOIN chunks c USING (chunk_id) ORDER BY ALL
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    (folder / "docs").mkdir()
+    for subject in SUBJECTS:
+        text = f"# {subject}\n\nTo rotate the {subject}, open its page. To delete the {subject}, ask an admin."
+        (folder / "docs" / f"{subject}.md").write_text(text)
+    (folder / "queries.txt").write_text("".join(f"how do I rotate the {subject}\n" for subject in SUBJECTS))
+    return folder
+
+
+def chosen(*assignments: str) -> Settings:
+    return load_settings(
+        assignments=["clean.keep_all=true", "pool.retrievers=[bm25, ppmi]", "pool.depth=12", *assignments]
+    )
+
+
+def learned(file: Path, *assignments: str) -> Settings:
+    return chosen("judge.kind=learned", f"judge.human={json.dumps(str(file))}", *assignments)
+
+
+def build(out: Path, source: Path, settings: Settings) -> list[str]:
+    return build_without_prefect(out, source / "docs", source / "queries.txt", settings)
+
+
+def rows(out: Path, question: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = all_tables(Run(str(out))).sql(question).to_pylist()
+    return found
+
+
+def write(file: Path, labels: Sequence[dict[str, Any]]) -> Path:
+    with file.open("w", newline="") as lines:
+        writer = csv.DictWriter(lines, ["query_id", "chunk_id", "relevance"])
+        writer.writeheader()
+        writer.writerows(labels)
+    return file
+
+
+@pytest.fixture(scope="module")
+def first(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("first") / "run"
+    build(out, source, chosen())
+    return out
+
+
+@pytest.fixture(scope="module")
+def labels(first: Path) -> list[dict[str, Any]]:
+    return rows(first, LABELS)
+
+
+def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
+    first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "labels.csv", labels)
+    out = tmp_path / "run"
+    build(out, source, learned(file))
+    (compared,) = rows(out, "FROM calibration")
+    assert compared["kappa"] > 0.9, "on queries whose labels it did not see"
+    wrong = rows(
+        out, f"SELECT * FROM verdicts JOIN ({LABELS}) USING (query_id, chunk_id) WHERE relevant <> (relevance > 0)"
+    )
+    assert len(wrong) <= 2
+    (judge_id,) = {row["judge_id"] for row in rows(out, "FROM verdicts")}
+    assert judge_id.rpartition(":")[0] == compared["judge_id"].rpartition(":")[0]
+    assert judge_id.startswith("learned-1:")
+    assert build(out, source, learned(file)) == []
+    assert "favour these retrievers" in favours(all_tables(Run(str(out))), learned(file))
+
+    twin = tmp_path / "twin"
+    build(twin, source, learned(file))
+    assert rows(twin, "FROM verdicts ORDER BY ALL") == rows(out, "FROM verdicts ORDER BY ALL")
+
+    write(file, [row | {"relevance": 1 - row["relevance"]} for row in labels])
+    assert {"calibrate", "judge"} <= set(build(out, source, learned(file)))
+    assert rows(out, "FROM verdicts")[0]["judge_id"] != judge_id
+
+
+def test_it_judges_in_rounds_too(first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = write(tmp_path / "labels.csv", labels)
+    build(tmp_path / "run", source, learned(file, "judge.depth=adaptive"))
+    (compared,) = rows(tmp_path / "run", "FROM calibration")
+    assert compared["threshold"] == compared["fitted_threshold"]
+    assert rows(tmp_path / "run", "FROM stopping")
+
+
+def test_too_few_labels_are_a_clear_error(source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = write(tmp_path / "labels.csv", labels[:99])
+    with pytest.raises(
+        SettingsError, match=r"no weights yet: give it at least 100 human labels of the pool, 10 of them"
+    ):
+        build(tmp_path / "run", source, learned(file))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("judge.kind=learned", "kind learned needs judge.human"),
+        ("judge.panel=[{kind: learned}]", "cannot be a panel's member"),
+    ],
+)
+def test_without_a_teacher_it_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        chosen(assignment)
+
+
+def test_a_mined_log_has_no_lists_to_learn_from(tmp_path: Path) -> None:
+    file = write(tmp_path / "labels.csv", [])
+    with pytest.raises(SettingsError, match="a mined log has none"):
+        mine_without_prefect(tmp_path / "run", learned(file))
