@@ -27,8 +27,8 @@ KNOWN_WORDS = f"""
 """The words of `asked` (tenant, word) that documents hold."""
 
 FUNCTION_WORDS = """
-    a am an and are be can could did do does hello hey hi i is it its me my of or our please pls should the to was we
-    were will would you your
+    a am an and are be can could did do does hello hey hi i is it its me my of or our please pls the to was we were
+    will would you your
 """.split()
 
 SHORTEST = 5

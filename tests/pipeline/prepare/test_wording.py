@@ -30,6 +30,7 @@ def standing(run: Run, texts: list[str], uses: list[int] | None = None, tenants:
         ("drop events from test users", "drop evnets from test users"),
         ("drop events from test users", "drop events froom test users"),
         ("drop events from test users", "please drop my events from test users"),
+        ("how can I drop events", "how to drop events"),
         ("install on kubernetes", "install on kubernets"),
         ("ｄｒｏｐ events", "drop events"),
         ("如何管理依赖", "如何管理依赖？"),
@@ -50,6 +51,7 @@ def test_the_same_words(run: Run, one: str, other: str) -> None:
         ("when do events arrive", "how do events arrive"),
         ("events with a user", "events without a user"),
         ("style with css", "style with csv"),
+        ("who can drop events", "who should drop events"),
         ("如何管理依赖", "如何管理事件"),
     ],
 )
