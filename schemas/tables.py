@@ -7,11 +7,9 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 import pyarrow as pa
 
 from darklode.schemas.mined_tables import MINED_TABLES
-from darklode.schemas.review_tables import REVIEW_TABLES
+from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.table import (
     CHUNK_ID,
-    CROSS_VALIDATED_KAPPA,
-    FITTED_KAPPA,
     QUERY_ID,
     STRINGS,
     TENANT,
@@ -187,64 +185,6 @@ PANEL_VERDICTS = Table(
     VERDICTS.key,
     "what each judge of a panel said of each pair; `verdicts` holds what they came to; empty without a panel",
     VERDICTS.schema,
-)
-
-_FITTED = "null where the labels are too few"
-
-HUMAN_LABELS = Table(
-    "human_labels",
-    ("tenant", "query_id", "chunk_id"),
-    "the human labels of `judge.human` that name a pair of the pool",
-    pa.schema([TENANT, QUERY_ID, CHUNK_ID, field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
-)
-
-CALIBRATION = Table(
-    "calibration",
-    ("tenant",),
-    "the judge against human labels",
-    pa.schema(
-        [
-            TENANT,
-            field("judge_id", pa.string(), "who gave the labels and probabilities, before a threshold was fitted"),
-            field("labels", pa.int64(), "pairs that people labelled"),
-            field("unreadable", pa.int64(), "those of them without a verdict"),
-            field("threshold", pa.float64(), "the threshold that the counts and kappa are for", null=True),
-            field("true_positives", pa.int64(), "relevant to both"),
-            field("false_positives", pa.int64(), "relevant to the judge alone"),
-            field("false_negatives", pa.int64(), "relevant to people alone"),
-            field("true_negatives", pa.int64(), "relevant to neither"),
-            field("kappa", pa.float64(), "Cohen's kappa of these counts; null where chance alone agrees", null=True),
-            field("probabilities", pa.int64(), "labelled pairs with a probability: what the rest is computed from"),
-            field("ece", pa.float64(), f"expected calibration error, 0 to 1; {_FITTED}", null=True),
-            field(
-                "fitted_threshold",
-                pa.float64(),
-                f"the threshold of the highest kappa; {_FITTED}, or none beats chance",
-                null=True,
-            ),
-            FITTED_KAPPA,
-            CROSS_VALIDATED_KAPPA,
-        ]
-    ),
-)
-
-RELIABILITY = Table(
-    "reliability",
-    ("tenant", "bin"),
-    "how often pairs of like probability are relevant to people: bins of equal size, none where labels are too few",
-    pa.schema(
-        [
-            TENANT,
-            field("bin", pa.int32(), "place of the bin by probability, from 0; equal probabilities share a bin"),
-            field("labels", pa.int64(), "labelled pairs in it"),
-            field("lowest", pa.float64(), "lowest probability in it"),
-            field("highest", pa.float64(), "highest probability in it"),
-            field("mean_probability", pa.float64(), "what the judge said"),
-            field("relevant_share", pa.float64(), "what people said: share of relevant pairs"),
-            field("share_low", pa.float64(), "lower end of its 95 % Wilson interval"),
-            field("share_high", pa.float64(), "upper end of the same"),
-        ]
-    ),
 )
 
 QRELS = Table(

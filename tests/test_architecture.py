@@ -43,3 +43,15 @@ def undocumented(node: Definition, name: str) -> Iterator[str]:
 
 def test_every_public_module_class_and_function_has_a_docstring() -> None:
     assert not [name for module in MODULES for name in undocumented(ast.parse(module.read_text()), name_of(module))]
+
+
+def test_nine_of_ten_modules_have_tests_of_their_own_name() -> None:
+    """`pipeline/room/x.py` is tested by `tests/pipeline/room/test_x.py`; a reader knows where to look."""
+    modules = [path.relative_to(REPOSITORY) for path in MODULES if path.name != "__init__.py"]
+    without = [str(path) for path in modules if not (REPOSITORY / "tests" / path.parent / f"test_{path.name}").exists()]
+    assert len(without) < 0.1 * len(modules), without
+
+
+def test_no_module_is_too_long_to_be_read() -> None:
+    lengths = {name_of(module): module.read_text().count("\n") for module in MODULES}
+    assert not {name: lines for name, lines in lengths.items() if lines > 400}

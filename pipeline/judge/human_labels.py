@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
 from darklode.pipeline.base.errors import InputError
-from darklode.schemas.tables import HUMAN_LABELS
+from darklode.schemas.review_tables import HUMAN_LABELS
 
 NAMES = ("tenant", "query_id", "chunk_id", "relevance")
 STEP = "calibrate.labels"

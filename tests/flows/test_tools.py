@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.tools import fetch_models, identities, judge_estimate, ranker, retrievers
+from darklode.flows.tools import fetch_models, identities, judge_estimates, ranker, retrievers
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
@@ -80,4 +80,4 @@ def test_only_models_in_use_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_estimate_is_for_judges_that_cost_something(run: Run) -> None:
     with pytest.raises(SettingsError, match=r"--estimate is for a judge that is paid by the call, .* not for embedded"):
-        judge_estimate(settings(), run.tables())
+        judge_estimates(settings(), run.tables())

@@ -26,11 +26,11 @@ def step(run: Run, name: str, *assignments: str) -> Step:
 @pytest.mark.parametrize(
     ("assignments", "threshold"),
     [
-        ((), 0.5),
+        ((), Settings().judge.threshold),
         (("judge.threshold=0.3",), 0.3),
         (("judge.threshold=fitted", "judge.human=l.csv"), "fitted"),
         ((PANEL,), None),
-        ((PANEL, "judge.vote=mean"), 0.5),
+        ((PANEL, "judge.vote=mean"), Settings().judge.threshold),
     ],
     ids=["default", "set", "fitted", "majority", "mean"],
 )

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-import psutil
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -28,6 +27,7 @@ from darklode.flows.mine_logs import steps as mine_steps
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.settings import Settings
+from helpers.processes import end
 from helpers.runs import REPOSITORY, SAMPLE
 
 DARKLODE = str(Path(sys.executable).with_name("darklode"))
@@ -189,21 +189,10 @@ def background(
         process = subprocess.Popen(
             command, env=dict(environment), cwd=folder, stdout=output, stderr=output, start_new_session=True
         )
-    family: list[psutil.Process] = []
     try:
         yield process
     finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        _, left = psutil.wait_procs(family, timeout=10)
-        for orphan in left:
-            orphan.kill()
+        left = end(process, signal.SIGINT, 30)
     assert not left, f"{command} left processes behind: {left}"
 
 

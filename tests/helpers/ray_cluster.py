@@ -46,27 +46,11 @@ class Cluster:
         self.worker.wait()
 
 
-def family(pid: int) -> list[psutil.Process]:
-    """A process and all that it started."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        return [parent, *parent.children(recursive=True)]
-    return []
-
-
 def command_of(process: psutil.Process) -> str:
     """Its command line; empty where it is gone."""
     with contextlib.suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
-
-
-def kill(processes: list[psutil.Process]) -> None:
-    """SIGKILL each of them, by its pid."""
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(processes, timeout=10)
 
 
 def holders(token: Path) -> list[psutil.Process]:
@@ -105,7 +89,7 @@ def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
         yield Cluster(*processes, address, f"ray://{LOOPBACK}:{client}", environment)
     finally:
         for process in reversed(processes):
-            end(process)
+            end(process, signal.SIGTERM, 15)
         left = holders(token)
         kill(left)
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,22 +104,9 @@ def started(command: list[str], environment: dict[str, str], log: Path) -> subpr
         wait_for(lambda: process.poll() is not None or b"Ray runtime started" in log.read_bytes(), log.name)
         assert process.poll() is None, log.read_text()
     except BaseException:
-        end(process)
+        end(process, signal.SIGTERM, 15)
         raise
     return process
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a machine by its pid, and what does not go with it."""
-    members = family(process.pid)
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    _, left = psutil.wait_procs(members, timeout=5)
-    kill(left)
 
 
 def free_ports() -> tuple[int, int, int]:
@@ -164,3 +135,4 @@ if __name__ == "__main__":
     _start_second()
 else:
     from helpers.commands import wait_for
+    from helpers.processes import end, family, kill

@@ -88,3 +88,22 @@ def lists(run: Run) -> dict[tuple[object, ...], list[tuple[object, object]]]:
 CORPUS = [("t", "c0", "red"), ("t", "c1", "red green"), ("t", "c2", "blue"), ("t", "c3", "red green blue")]
 TWO_TENANTS = [*CORPUS, ("u", "c0", "red"), ("u", "c1", "blue")]
 ASKED = [("t", "q0", "red"), ("u", "q0", "red")]
+
+_THINGS = [
+    "car engine motor oil wheel",
+    "automobile engine motor wheel brake",
+    "automobile brake oil engine",
+    "banana apple fruit salad",
+    "apple pear fruit juice",
+    "salad banana juice pear",
+]
+GARAGE = [*_THINGS * 3, "reconnect the cable plug", "connect the modem wire"]
+CARS = {row for row, text in enumerate(GARAGE) if "engine" in text}
+SAYS_CAR = {row for row, text in enumerate(GARAGE) if text.startswith("car ")}
+RECONNECT, CONNECT = len(GARAGE) - 2, len(GARAGE) - 1
+
+
+def found(retriever: Retriever, query: str, depth: int) -> list[int]:
+    """Rows of the chunks found for one query, best first."""
+    (rows,) = retriever.search([query], depth).rows.tolist()
+    return [row for row in rows if row >= 0]

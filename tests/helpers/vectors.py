@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from darklode.pipeline.base.memory import vectors as append
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -13,6 +14,13 @@ from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.retrieve.retrievers.topk import tree_sum
 
 KINDS = ("smooth", "ties", "near ties", "ascending", "equal")
+SEARCHES = {
+    "seed": st.integers(0, 10_000),
+    "kind": st.sampled_from(KINDS),
+    "n": st.integers(1, 300),
+    "depth": st.integers(1, 60),
+}
+"""What to make vectors of, how many, and how deep to search."""
 
 
 def made(seed: int, kind: str, n: int, dimensions: int = 24) -> np.ndarray:

@@ -73,7 +73,7 @@ class Parts(Section):
 def test_the_default_kind_is_that_of_the_section() -> None:
     judge = Parts().judge
     assert (judge.kind, type(judge) is JudgeSettings) == ("embedded", False)
-    assert judge.threshold == JudgeSettings().threshold
+    assert judge.depth == JudgeSettings().depth
 
 
 def test_a_kinds_own_keys_stand_beside_those_of_its_place() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,19 @@ _MOST_TOKENS = 2**31 - 1
 def counted(said: object) -> int | None:
     """Tokens as a server counts them; None for what cannot be the tokens of a call."""
     return said if type(said) is int and 0 <= said <= _MOST_TOKENS else None
+
+
+def tokens_used(found: Mapping[str, Any], estimate: Usage) -> Usage:
+    """Tokens as the server counts them, or else as estimated."""
+    usage = found.get("usage")
+    if not isinstance(usage, dict):
+        return estimate
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    prompt, completion, total = (counted(usage.get(name)) for name in names)
+    if prompt is not None and completion is not None:
+        return Usage(prompt, completion)
+    # Embeddings have no completion: all their tokens are the prompt's.
+    return Usage(total, 0) if not estimate.completion and total else estimate
 
 
 @dataclass

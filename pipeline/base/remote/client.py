@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, counted
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, tokens_used
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
 from darklode.pipeline.base.remote.faults import (
     BadReply,
@@ -250,7 +250,7 @@ class Session:
         used = NOTHING
         try:
             found = await client.post(self._http, replica, call.body)
-            used = _used(found, call.estimate)
+            used = tokens_used(found, call.estimate)
             return call.read(found)
         except Passing as failure:
             used = used if any(used) or not failure.billed else call.estimate
@@ -394,16 +394,3 @@ class _Run(Generic[Job, Result]):
 def backoff(tries: int, failure: Passing) -> float:
     """Seconds until the next try: any time up to a bound that doubles, and at least what the server asked for."""
     return random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries, 10))) + failure.retry_after  # noqa: S311
-
-
-def _used(found: Mapping[str, Any], estimate: Usage) -> Usage:
-    """Tokens as the server counts them, or else as estimated."""
-    usage = found.get("usage")
-    if not isinstance(usage, dict):
-        return estimate
-    names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    prompt, completion, total = (counted(usage.get(name)) for name in names)
-    if prompt is not None and completion is not None:
-        return Usage(prompt, completion)
-    # Embeddings have no completion: all their tokens are the prompt's.
-    return Usage(total, 0) if not estimate.completion and total else estimate

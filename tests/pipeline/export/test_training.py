@@ -11,11 +11,11 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.export.formats import export
 from helpers.runs import put
+from helpers.tiny_bert import tiny_bert
 from helpers.triplet_rows import triplet_rows
 
 pytest.importorskip("accelerate", reason="accelerate, which SentenceTransformerTrainer asks for, is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 
 if TYPE_CHECKING:
@@ -29,25 +29,11 @@ BATCH = 2
 
 @pytest.fixture
 def model(tmp_path: Path) -> SentenceTransformer:
-    """A BERT of one layer and 8 numbers that reads letters."""
-    letters = [*"abcdefghijklmnopqrstuvwxyz0123456789?'"]
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(words))
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=64,
-    )
-    transformers.set_seed(7)
-    transformers.BertModel(config).save_pretrained(folder)
-    transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    """A tiny one."""
     sentence_transformers = pytest.importorskip("sentence_transformers")  # seconds, which `make test` does not wait
-    built: SentenceTransformer = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    built: SentenceTransformer = sentence_transformers.SentenceTransformer(
+        str(tiny_bert(tmp_path / "model")), device="cpu"
+    )
     return built
 
 

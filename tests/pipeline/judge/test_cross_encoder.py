@@ -20,6 +20,7 @@ from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.port import REPLIES
 from helpers.scripted_stream import pairs
+from helpers.tiny_bert import tiny_bert
 
 transformers = pytest.importorskip("transformers")
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -27,26 +28,9 @@ pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reas
 
 
 def make_model(folder: Path, labels: int = 1, head: bool = True) -> Path:
-    """A BERT of one layer and 8 numbers, with a word list of letters."""
-    letters = [*"abcdefghijklmnopqrstuvwxyz0123456789"]
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(words))
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=64,
-        num_labels=labels,
-        initializer_range=1.0,
-    )
-    transformers.set_seed(7)
-    kind = transformers.BertForSequenceClassification if head else transformers.BertModel
-    kind(config).save_pretrained(folder)
-    transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
-    return folder
+    """A model of so many labels, or without a head for any."""
+    kind = "BertForSequenceClassification" if head else "BertModel"
+    return tiny_bert(folder, kind, num_labels=labels, initializer_range=1.0)
 
 
 @pytest.fixture(scope="module")

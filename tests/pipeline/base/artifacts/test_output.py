@@ -96,15 +96,6 @@ def test_facts_funnel_and_progress_reach_those_who_ask(run: Run) -> None:
     assert manifest.funnel == [FunnelStep("judge", "pairs", 5, "pairs", 3, {"torn": 2})]
 
 
-def test_a_filter_accounts_for_every_row() -> None:
-    FunnelStep("clean", "queries", 10, "queries", 7, {"short": 2, "long": 1})
-    FunnelStep("chunk", "documents", 10, "chunks", 70)
-    with pytest.raises(AssertionError, match="clean: 1 rows vanished without a reason"):
-        FunnelStep("clean", "queries", 10, "queries", 7, {"short": 2})
-    with pytest.raises(AssertionError, match="-1 rows"):
-        FunnelStep("clean", "queries", 10, "queries", 11)
-
-
 def test_a_finished_unit_is_not_worked_on_again(run: Run) -> None:
     with pytest.raises(RuntimeError):
         build(run.store.url, stop_at="u3", stop=fail)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import SpendingBook, Usage
+from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook, Usage, tokens_used
+from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 from helpers.fake_openai import FakeOpenAI, scripted
@@ -58,3 +59,37 @@ def test_a_model_without_price_and_limit_keeps_no_book(tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         encoder(server, tmp_path, price_per_million=0).encode_queries(["tea"])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "estimate", "tokens"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 2}, Usage(90, 9), Usage(7, 2)),
+        ({"prompt_tokens": 7, "total_tokens": 7}, Usage(90, 0), Usage(7, 0)),
+        ({"prompt_tokens": 7, "total_tokens": 7}, Usage(90, 9), Usage(90, 9)),
+        ({"prompt_tokens": -1, "completion_tokens": 2}, Usage(90, 9), Usage(90, 9)),
+        ({"prompt_tokens": True, "completion_tokens": 2}, Usage(90, 9), Usage(90, 9)),
+        ("many", Usage(90, 9), Usage(90, 9)),
+        (None, Usage(90, 9), Usage(90, 9)),
+    ],
+    ids=["both", "embeddings", "half of a chat", "negative", "no number", "no object", "nothing"],
+)
+def test_tokens_are_those_that_the_server_counted_or_the_estimate(said: object, estimate: Usage, tokens: Usage) -> None:
+    assert tokens_used({"usage": said}, estimate) == tokens
+
+
+def test_what_could_exceed_a_limit_waits_for_what_is_under_way_and_is_refused_alone() -> None:
+    counters = Counters()
+    prices = {"prompt_price": 1e6, "completion_price": 0.0, "spending_limit": 10.0}
+    at = Endpoint("judge", "m", ("http://127.0.0.1:1/v1",), "/x", "", 4, 1.0, 1.0, **prices)  # type: ignore[arg-type]
+    budget = Budget(at, counters, None)
+    budget.reserve(Usage(6, 0))
+    assert budget.waits(Usage(5, 0)), "the call under way may take less than was set aside"
+    assert not budget.waits(Usage(4, 0))
+    budget.settle(Usage(6, 0), Usage(2, 0))
+    assert not budget.waits(Usage(5, 0))
+    budget.reserve(Usage(5, 0))
+    budget.settle(Usage(5, 0), Usage(5, 0))
+    assert counters.cost == 7.0
+    with pytest.raises(DarklodeError, match=r"judge\.spending_limit 10 would be exceeded: 7 tokens and 7\.0000 spent"):
+        budget.reserve(Usage(4, 0))

@@ -27,7 +27,8 @@ def test_the_most_doubtful_triplets_are_those_of_the_smallest_margins(
             verdict = said[*key_of(triplet), chunk]
             margins[*key_of(triplet), chunk] = abs(verdict["probability"] - THRESHOLD)  # type: ignore[operator]
     nearest = sorted(margins, key=lambda pair: (margins[pair], pair))[:10]
-    rows = shown(chance_run)["doubtful-triplets"].table.to_pylist()
+    settings = Settings(judge=JudgeSettings(threshold=THRESHOLD))
+    rows = shown(chance_run, settings)["doubtful-triplets"].table.to_pylist()
     assert [(row["tenant"], row["query_id"], row["chunk_id"]) for row in rows] == nearest
     for row in rows:
         assert (row["doubtful"] == "positive") == (row["probability"] >= THRESHOLD)

@@ -16,7 +16,6 @@ import pytest
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.retrieve.encoders import deferred
 from darklode.pipeline.retrieve.encoders.caching import (
     CachedQueries,
     HashedTexts,
@@ -26,7 +25,6 @@ from darklode.pipeline.retrieve.encoders.caching import (
     ensure_cached,
     hashed_queries,
 )
-from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.port import Vectors
 from helpers.hash_encoder import HashEncoder, content_hash
 from helpers.runs import PYTHONPATH
@@ -180,23 +178,3 @@ def test_pruned_query_vectors_are_made_again(cache: EmbeddingCache) -> None:
     queries(["blue"])
     cache.prune()
     np.testing.assert_array_equal(queries(["blue", "red"]), HashEncoder().encode_queries(["blue", "red"]))
-
-
-def test_a_full_cache_loads_no_encoder(cache: EmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    loads: list[object] = []
-    monkeypatch.setattr(OpenAISettings, "load", lambda self, _root: loads.append(self) or Loaded(self))
-    deferred.release()
-    one, two = (deferred.Deferred(OpenAISettings(model=name)) for name in ("one", "two"))
-    for encoder in (one, one, two):
-        ensure_cached(encoder, cache, batches(texts_of(30)))
-    assert [settings.model for settings in loads] == ["one", "two"]  # type: ignore[attr-defined]
-    ensure_cached(one, cache, batches(texts_of(31)))
-    assert len(loads) == 3, "a process holds one at a time"
-    deferred.release()
-
-
-class Loaded(HashEncoder):
-    """What loading settings gives here."""
-
-    def __init__(self, settings: OpenAISettings) -> None:
-        super().__init__(encoder_id=settings.encoder_id())

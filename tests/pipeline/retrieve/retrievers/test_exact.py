@@ -17,7 +17,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVec
 from darklode.pipeline.retrieve.retrievers.exact import exact_search, product_error, search_cpu
 from darklode.schemas.settings import VectorSettings
 from helpers.hash_encoder import content_hash
-from helpers.vectors import KINDS, cached, made, plain, same
+from helpers.vectors import KINDS, SEARCHES, cached, made, plain, same
 
 torch_search = pytest.importorskip(
     "darklode.pipeline.retrieve.retrievers.torch_search", reason="torch is not installed"
@@ -29,14 +29,7 @@ CPU = VectorSettings(device="cpu")
 
 
 @settings(deadline=None, max_examples=80)
-@given(
-    seed=st.integers(0, 10_000),
-    kind=st.sampled_from(KINDS),
-    n=st.integers(1, 300),
-    n_queries=st.integers(1, 5),
-    depth=st.integers(1, 60),
-    cells=st.integers(1, 600),
-)
+@given(n_queries=st.integers(1, 5), cells=st.integers(1, 600), **SEARCHES)
 def test_every_block_size_gives_the_plain_answer(
     seed: int, kind: str, n: int, n_queries: int, depth: int, cells: int
 ) -> None:

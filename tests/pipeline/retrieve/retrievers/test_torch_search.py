@@ -10,7 +10,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.schemas.settings import VectorSettings
-from helpers.vectors import KINDS, made, plain, same
+from helpers.vectors import SEARCHES, made, plain, same
 
 torch_search = pytest.importorskip(
     "darklode.pipeline.retrieve.retrievers.torch_search", reason="torch is not installed"
@@ -23,13 +23,10 @@ CPU = VectorSettings(device="cpu")
 
 @settings(deadline=None, max_examples=60)
 @given(
-    seed=st.integers(0, 10_000),
-    kind=st.sampled_from(KINDS),
-    n=st.integers(1, 300),
-    depth=st.integers(1, 60),
     block=st.integers(1, 120),
     pairs=st.integers(1, 200),
     dtype=st.sampled_from(["float32", "float16", "bfloat16"]),
+    **SEARCHES,
 )
 def test_torch_gives_the_plain_answer(
     seed: int, kind: str, n: int, depth: int, block: int, pairs: int, dtype: str

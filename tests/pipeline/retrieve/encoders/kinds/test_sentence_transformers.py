@@ -1,19 +1,17 @@
-"""From settings to encoders, and what a machine lacks."""
+"""Encoders of sentence-transformers, from settings: their ids, and what a machine lacks for them."""
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.models import local as local_models
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 from darklode.schemas.settings import Settings
-from helpers.fake_openai import FakeOpenAI
 from helpers.minilm import MODEL
 
 torch = pytest.importorskip("torch")
@@ -25,31 +23,20 @@ def _nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-
-def settings(**given: Any) -> EncoderKind:
-    found = Settings.model_validate({"encoders": {"one": given}}).encoders["one"]
-    assert isinstance(found, EncoderKind)
-    return found
 
 
 def local(**given: Any) -> EncoderKind:
-    return settings(kind="sentence_transformers", **({"model": str(MODEL)} | given))
+    """Settings as a user gives them."""
+    encoder = {"kind": "sentence_transformers", "model": str(MODEL)} | given
+    return as_kind(Settings.model_validate({"encoders": {"one": encoder}}).encoders["one"], EncoderKind)
 
 
-def remote(**given: Any) -> EncoderKind:
-    return settings(kind="openai", model="fake-1", **given)
-
-
-def test_each_kind_is_loaded_under_the_id_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    for asked, kind in ((local(device="cpu"), SentenceTransformersEncoder), (remote(), OpenAIEncoder)):
-        foretold = asked.encoder_id()
-        encoder = asked.load()
-        assert isinstance(encoder, kind)
-        assert encoder.encoder_id == foretold
-        assert foretold.startswith(f"{asked.kind}:")
+def test_it_is_loaded_under_the_id_foretold() -> None:
+    asked = local(device="cpu")
+    encoder = asked.load()
+    assert isinstance(encoder, SentenceTransformersEncoder)
+    assert encoder.encoder_id == asked.encoder_id()
+    assert asked.encoder_id().startswith(f"{asked.kind}:")
 
 
 def test_an_id_loads_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,18 +81,3 @@ def test_parameters_are_counted_in_the_files() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_models, "find_spec", lambda name: None if name == "sentence_transformers" else object())
     assert "pip install" in str(local().missing())
-
-
-def test_a_missing_key_is_named_and_a_set_one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "OPENAI_API_KEY" in str(remote().missing())
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    assert remote().missing() == []
-
-
-def test_ones_own_server_must_listen() -> None:
-    with FakeOpenAI() as server:
-        assert remote(base_url=server.url, key_env="").missing() == []
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        assert "no server answers at 127.0.0.1" in str(remote(base_url=url, key_env="").missing())
