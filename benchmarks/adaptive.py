@@ -10,6 +10,7 @@ retrievers (top 60 of each); recall is the share of the pool's positives over al
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ from darklode.pipeline.base.artifacts import Run, Stage, Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.judge.adaptive import rounds as rounds_module
 from darklode.pipeline.judge.adaptive.evidence import Evidence, gather
-from darklode.pipeline.judge.adaptive.learner import Learner
+from darklode.pipeline.judge.adaptive.gain import best_first, gains
+from darklode.pipeline.judge.adaptive.learner import Learner, sigmoid
 from darklode.pipeline.judge.adaptive.rounds import Rounds
 from darklode.pipeline.judge.pairs import pool_pairs
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
@@ -42,8 +44,9 @@ EMBEDDED = own_retrievers()
 
 NAMES = ("cranfield", "vaswani", "cisi")
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-SIZES = (0.01, 0.03, 0.06, 0.12)
+SIZES = (0.03, 0.06, 0.12)
 TARGET, RANDOM_SHARE = 0.9, 0.1
+TENANT = "t"
 _Floats = NDArray[np.float64]
 
 
@@ -60,8 +63,8 @@ class Pool:
     seconds: float
 
 
-def prepare(collection: Collection, folder: Path) -> Pool:
-    """The pool as the stages make it, and its evidence."""
+def pooled(collection: Collection, folder: Path) -> Tables:
+    """Queries, chunks, rankings and pool as the stages make them; ids are rows of the collection in six digits."""
     run = Run(str(folder / collection.name))
     ids = [f"{row:06}" for row in range(len(collection.chunks))]
     queries = [f"{row:06}" for row in range(len(collection.queries))]
@@ -71,14 +74,19 @@ def prepare(collection: Collection, folder: Path) -> Pool:
     settings = PoolSettings()
     run.execute(run.plan(SEARCH, {}), lambda tables, output: search(tables, output, settings, retrievers=builders))
     run.execute(run.plan(POOL_STAGE, {}), lambda tables, output: pool(tables, output, settings))
-    tables = run.tables("queries", "chunks", "pool", "rankings")
-    chunks = TenantChunks(tables, "t")
+    return run.tables("queries", "chunks", "pool", "rankings")
+
+
+def prepare(collection: Collection, folder: Path) -> Pool:
+    """The pool as the stages make it, and its evidence."""
+    tables = pooled(collection, folder)
+    chunks = TenantChunks(tables, TENANT)
     with pool_pairs(tables, chunks) as pairs:
         began = time.perf_counter()
         evidence = gather(tables, chunks, pairs)
         seconds = time.perf_counter() - began
         named = pairs.ids(np.arange(len(pairs.rows)))
-    relevant = np.zeros((len(queries), int(collection.owners.max()) + 1))
+    relevant = np.zeros((len(collection.queries), int(collection.owners.max()) + 1))
     for row, documents in enumerate(collection.relevant):
         relevant[row, documents] = 1
     asked = np.array([int(name) for name in named["query_id"].to_pylist()])
@@ -99,14 +107,22 @@ def _put(run: Run, table: str, rows: pa.Table) -> None:
 def _chunks(collection: Collection, ids: list[str]) -> pa.Table:
     texts = collection.chunks
     zeros = [0] * len(ids)
-    own = {"tenant": ["t"] * len(ids), "chunk_id": ids, "doc_id": ids, "position": zeros, "start": zeros, "end": zeros}
-    return CHUNKS.rows({**own, "text": texts, "content_hash": ids})
+    own = {
+        "tenant": [TENANT] * len(ids),
+        "chunk_id": ids,
+        "doc_id": ids,
+        "position": zeros,
+        "start": zeros,
+        "end": zeros,
+    }
+    hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts]
+    return CHUNKS.rows({**own, "text": texts, "content_hash": hashes})
 
 
 def _queries(collection: Collection, ids: list[str]) -> pa.Table:
     n = len(ids)
     ones = {name: [1] * n for name in ("n_words", "cluster_id", "n_represented", "language_score")}
-    words = {"tenant": ["t"] * n, "language": ["en"] * n, "split": ["train"] * n}
+    words = {"tenant": [TENANT] * n, "language": ["en"] * n, "split": ["train"] * n}
     return QUERIES.rows({"query_id": ids, "text": collection.queries, **ones, **words})
 
 
@@ -121,18 +137,35 @@ def round_share(share: float) -> Iterator[None]:
         rounds_module.SHARE, rounds_module.LEAST = before
 
 
-def to_the_end(found: Pool, share: float) -> Trail:
-    """Learn without a random slice until all is judged."""
+def in_rounds(found: Pool, share: float) -> Iterator[tuple[NDArray[np.int64], _Floats]]:
+    """Calls of each round, the first to be asked first, without a random slice, and what the learner says after it."""
     learner, n = Learner(found.evidence), found.evidence.n_pairs
-    labels, log_odds = np.full(n, np.nan), -found.evidence.place.astype(np.float64)
-    trail = Trail(n)
+    labels, gain, size = np.full(n, np.nan), -found.evidence.place.astype(np.float64), max(1, round(share * n))
     while np.isnan(labels).any():
-        left = np.flatnonzero(np.isnan(labels))
-        chosen = left[np.argsort(-log_odds[left], kind="stable")][: max(1, round(share * n))]
+        chosen = best_first(found.evidence, gain, np.isfinite(labels), size)[:size]
         labels[chosen] = found.positive[chosen]
         log_odds = learner.fit(labels)
-        trail.add(found.positive[chosen], 1 / (1 + np.exp(-log_odds)), np.isfinite(labels))
+        gain = gains(found.evidence, log_odds, labels)
+        yield chosen, log_odds
+
+
+def to_the_end(found: Pool, share: float) -> Trail:
+    """Learn until all is judged."""
+    trail, judged = Trail(found.evidence.n_pairs), np.zeros(found.evidence.n_pairs, bool)
+    for chosen, log_odds in in_rounds(found, share):
+        judged[chosen] = True
+        trail.add(found.positive[chosen], sigmoid(log_odds), judged)
     return trail
+
+
+def calls(found: Pool, share: float, until: float) -> NDArray[np.int64]:
+    """Numbers of the pairs asked for until this share of the pool is judged, in order."""
+    wanted, order = round(until * found.evidence.n_pairs), np.empty(0, np.int64)
+    for chosen, _ in in_rounds(found, share):
+        order = np.concatenate([order, chosen])
+        if len(order) >= wanted:
+            break
+    return order[:wanted]
 
 
 def curve(positive: _Floats) -> dict[str, float]:
@@ -158,9 +191,19 @@ def stops(found: Pool, seed: int) -> dict[str, Any]:
         "missed_share": said["missed_share"],
         "interval": (said["missed_low"], said["missed_high"]),
         "covers": bool(said["missed_low"] <= truth <= said["missed_high"]),
+        "query": _by_query(found, judged, said),
         "rounds": rounds.number - 1,
         "audit": _audit_shift(found, judged),
     }
+
+
+def _by_query(found: Pool, judged: NDArray[np.bool_], said: dict[str, Any]) -> dict[str, float | bool]:
+    """The mean over queries of what is missed: in truth, by the estimate, and whether its interval holds the truth."""
+    query, n = found.evidence.query, found.evidence.n_queries
+    total, kept = np.bincount(query, found.positive, n), np.bincount(query, found.positive * judged, n)
+    truth = float(1 - np.mean(kept[total > 0] / total[total > 0]))
+    covers = bool(said["query_missed_low"] <= truth <= said["query_missed_high"])
+    return {"missed": truth, "estimate": said["query_missed_share"], "covers": covers}
 
 
 def _audit_shift(found: Pool, judged: NDArray[np.bool_]) -> list[float]:
@@ -220,10 +263,11 @@ def to_markdown(results: dict[str, dict[str, Any]]) -> str:
             f"The stopping rule in use, set to {TARGET}, random slices counted as calls. `same calls fused` is what "
             "as many calls find in fused-rank order; `covers`: runs in which the 95 % interval of the missed share "
             "holds the truth; `audit shift`: least and greatest mean shift, by retriever, of recall at 60 against "
-            "the positives found, from that against all.",
+            "the positives found, from that against all; `missed by query`: share of a query's positives, mean over "
+            "queries, in truth and as estimated.",
             markdown_table(
                 "collection,runs,judged,of it random,recall,least recall,reached,covers,interval width,"
-                "same calls fused,rounds,audit shift".split(","),
+                "same calls fused,rounds,audit shift,missed by query,estimate,covers".split(","),
                 ours,
             ),
             f"Other rules, target {TARGET}, on the run in rounds of 3 % without a slice.",
@@ -253,6 +297,8 @@ def _summary(runs: list[dict[str, Any]]) -> list[object]:
         mean("fixed"),
         mean("rounds"),
         f"{shifts.min():+.3f} to {shifts.max():+.3f}",
+        *(f"{np.mean([run['query'][name] for run in runs]):.3f}" for name in ("missed", "estimate")),
+        f"{sum(run['query']['covers'] for run in runs)}/{len(runs)}",
     ]
 
 

@@ -40,26 +40,26 @@ def read_jsonl(path: Path) -> Iterator[dict[str, str]]:
         yield from map(json.loads, lines)
 
 
-def read_collection(name: str, root: Path = COLLECTIONS) -> Collection:
-    """The collection in `root/name`; one without queries has none."""
+def read_collection(name: str, root: Path = COLLECTIONS, least: int = 1) -> Collection:
+    """The collection in `root/name`; one without queries has none. Documents of grade `least` and more are relevant."""
     documents = list(read_jsonl(root / name / "corpus.jsonl"))
     splitter = RecursiveCharacterTextSplitter(chunk_size=CHUNK_CHARACTERS, chunk_overlap=0)
     pieces = [splitter.split_text(document["text"]) or [""] for document in documents]
     titled = zip((document.get("title", "") for document in documents), pieces, strict=True)
     chunks = [f"{title}\n\n{piece}" for title, parts in titled for piece in parts]
     owners = np.repeat(np.arange(len(documents)), [len(ps) for ps in pieces])
-    queries, relevant = _read_judged(root / name, {d["_id"]: row for row, d in enumerate(documents)})
+    queries, relevant = _read_judged(root / name, {d["_id"]: row for row, d in enumerate(documents)}, least)
     return Collection(name, chunks, owners, queries, relevant)
 
 
-def _read_judged(folder: Path, row_of: dict[str, int]) -> tuple[list[str], list[NDArray[np.int64]]]:
+def _read_judged(folder: Path, row_of: dict[str, int], least: int) -> tuple[list[str], list[NDArray[np.int64]]]:
     qrels = folder / "qrels" / "test.tsv"
     if not qrels.exists():
         return [], []
     positives: dict[str, set[int]] = {}
     for line in qrels.read_text(encoding="utf-8").splitlines()[1:]:
         query, document, score = line.split("\t")
-        if int(score) > 0 and document in row_of:
+        if int(score) >= least and document in row_of:
             positives.setdefault(query, set()).add(row_of[document])
     texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
     judged = [query for query in texts if query in positives]

@@ -52,3 +52,15 @@ def owed(evidence: Evidence, asked: _Bools, size: int) -> _Bools:
     chosen = np.zeros(evidence.n_pairs, bool)
     chosen[best[rank < short[of]]] = True
     return chosen
+
+
+def best_first(evidence: Evidence, gain: _Floats, asked: _Bools, size: int) -> _Ints:
+    """Numbers of the pairs that were not asked: what queries are owed first, then by gain, ties by number.
+
+    Args:
+        gain: what a pair adds, shape (n_pairs,).
+        asked: whether each pair was asked, shape (n_pairs,).
+        size: calls of the coming round.
+    """
+    waiting, first = np.flatnonzero(~asked), owed(evidence, asked, size)
+    return np.asarray(waiting[np.lexsort((-gain[waiting], ~first[waiting]))])

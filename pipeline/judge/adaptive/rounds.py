@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.judge.adaptive.estimate import POSITIVES, Missed, missed, missed_by_query, needed, recall_outside
 from darklode.pipeline.judge.adaptive.evidence import Evidence
-from darklode.pipeline.judge.adaptive.gain import gains, owed
+from darklode.pipeline.judge.adaptive.gain import best_first, gains
 from darklode.pipeline.judge.adaptive.learner import Learner, sigmoid
 
 SHARE, LEAST = 0.03, 256
@@ -82,12 +82,10 @@ class Rounds:
 
     def _best(self) -> _Ints:
         """The pairs that come next, and with them those of the slice that stand before the last of them."""
-        waits = ~self._judged | (self._random & ~self._reached)
-        first = owed(self._evidence, ~waits, self._size)
-        waiting = np.flatnonzero(waits)
-        order = waiting[np.lexsort((-self._gain[waiting], ~first[waiting]))]
-        asked = np.cumsum(~self._judged[order])
-        order = order[: np.searchsorted(asked, min(self._size, asked[-1])) + 1] if len(order) else order
+        asked = self._judged & (~self._random | self._reached)
+        order = best_first(self._evidence, self._gain, asked, self._size)
+        calls = np.cumsum(~self._judged[order])
+        order = order[: np.searchsorted(calls, min(self._size, calls[-1])) + 1] if len(order) else order
         self._reached[order[self._random[order]]] = True
         return np.asarray(order[~self._judged[order]])
 
