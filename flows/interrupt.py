@@ -1,12 +1,15 @@
 """Ctrl-C that cannot get lost.
 
 A KeyboardInterrupt is raised wherever the program happens to be, and a library may swallow it there. So it is also
-remembered, and the stages look at it between their steps.
+remembered, and the stages look at it between their steps. Within an import it waits for the import's end: raised there,
+it may leave Python's import lock taken, and every other thread that imports would wait for ever.
 """
 
 import signal
 import threading
 from types import FrameType
+
+AGAIN_SECONDS = 0.05
 
 _asked = threading.Event()
 
@@ -26,6 +29,16 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
-def _remember(_number: int, _frame: FrameType | None) -> None:
+def _remember(number: int, frame: FrameType | None) -> None:
     _asked.set()
-    raise KeyboardInterrupt
+    if not _importing(frame):
+        raise KeyboardInterrupt
+    again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+    again.daemon = True
+    again.start()
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None

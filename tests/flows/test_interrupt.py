@@ -1,7 +1,11 @@
-"""Ctrl-C is remembered where a library swallows it."""
+"""Ctrl-C is remembered where a library swallows it, and breaks no import."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+from helpers.runs import PYTHONPATH
 
 SWALLOWED = """
 import os, signal
@@ -23,3 +27,31 @@ except KeyboardInterrupt:
 def test_a_swallowed_interrupt_is_raised_again() -> None:
     done = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["raised", "remembered"]
+
+
+MODULE = """
+import os, signal
+
+os.kill(os.getpid(), signal.SIGINT)
+print("imported")
+"""
+
+IMPORTING = """
+import time
+from darklode.flows import interrupt
+
+interrupt.listen()
+try:
+    import module
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("raised")
+"""
+
+
+def test_an_import_ends_before_the_interrupt_is_raised(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(MODULE)
+    command = [sys.executable, "-c", IMPORTING]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([PYTHONPATH, str(tmp_path)])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == ["imported", "raised"]
