@@ -25,8 +25,9 @@ SUBJECTS = "invoice webhook token refund export locale agent ticket survey macro
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source")
     (folder / "docs").mkdir()
-    for subject in SUBJECTS:
-        text = f"# {subject}\n\nTo rotate the {subject}, open its page. To delete the {subject}, ask an admin."
+    for number, subject in enumerate(SUBJECTS):
+        others = ", ".join(SUBJECTS[number + 1 : number + 2 + number % 5])
+        text = f"# {subject}\n\nTo rotate the {subject}, open its page. To delete it, ask an admin. See {others}."
         (folder / "docs" / f"{subject}.md").write_text(text)
     (folder / "queries.txt").write_text("".join(f"how do I rotate the {subject}\n" for subject in SUBJECTS))
     return folder
@@ -60,8 +61,8 @@ def rows(out: Path, table: str, *columns: str) -> list[dict[str, Any]]:
 
 
 def label(out: Path, file: Path, share: float) -> str:
-    """People who find this share of the pairs relevant, those of the highest probability."""
-    ascending = sorted(row["probability"] for row in rows(out, "verdicts"))
+    """People who find the pairs of this share of the probabilities relevant, the highest."""
+    ascending = sorted({row["probability"] for row in rows(out, "verdicts")})
     cut = ascending[int(len(ascending) * (1 - share))]
     with file.open("w", newline="") as lines:
         writer = csv.writer(lines)
@@ -154,5 +155,5 @@ def test_a_judge_alone_has_the_fingerprint_that_it_had(source: Path, tmp_path: P
         for step in steps(str(source / "docs"), str(source / "queries.txt"), chosen())
         if step.stage.name == "judge"
     ]
-    assert step.plan(Run(str(tmp_path))).settings == {"kind": "embedded", "threshold": 0.5}
+    assert step.plan(Run(str(tmp_path))).settings == {"kind": "embedded", "threshold": 0.25}
     assert step.stage.reads == ("queries", "chunks", "pool")
