@@ -52,7 +52,7 @@ def build(
     settings = load_settings(given.preset, config, [*(assignments or []), *extra])
     docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
     out = given.path("out", out, "--out")
-    _propose(settings)
+    _propose(Run(out), settings)
     launch(build_benchmark, reporter(), docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
     if estimate:
         return
@@ -62,8 +62,9 @@ def build(
 PROPOSAL = "An encoder is installed that can judge here, too, without a key or a server: --preset local"
 
 
-def _propose(settings: Settings) -> None:
-    if settings.judge.kind == "embedded" and not lacking("local"):
+def _propose(run: Run, settings: Settings) -> None:
+    """Name a better judge that is at hand, when a run begins."""
+    if settings.judge.kind == "embedded" and not lacking("local") and not run.manifests():
         console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
 
 
