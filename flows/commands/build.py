@@ -64,7 +64,7 @@ PROPOSAL = "An encoder is installed that can judge here, too, without a key or a
 
 def _propose(run: Run, settings: Settings) -> None:
     """Name a better judge that is at hand, when a run begins."""
-    if settings.judge.kind == "embedded" and not lacking("local") and not run.manifests():
+    if settings.judge.kind == "embedded" and not lacking("local") and not run.store.sizes("manifests"):
         console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
 
 
