@@ -33,6 +33,7 @@ from darklode.pipeline.base.remote.faults import (
     Stopped,
     fault_of_response,
 )
+from darklode.pipeline.base.remote.garbage import rarely_collected
 from darklode.pipeline.base.remote.pace import FIRST, Pace
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
@@ -110,7 +111,8 @@ class Client:
         await asyncio.to_thread(self.budget.keep)
         keeping = asyncio.create_task(self._keep())
         try:
-            yield session
+            with rarely_collected():
+                yield session
         finally:
             keeping.cancel()
             await http.close()

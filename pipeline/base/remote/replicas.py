@@ -82,6 +82,10 @@ class Slot:
     entered: float
 
 
+def _burden(replica: Replica) -> tuple[bool, float]:
+    return replica.failing_since is not None, replica.pace.in_flight / replica.pace.limit
+
+
 class Replicas:
     """All servers of one model. A call goes where there is room, so that each server gets as many as it answers.
 
@@ -138,9 +142,7 @@ class Replicas:
         while not self.stopped:
             open_ = [near] if near and near.room else [replica for replica in self.all if replica.room]
             if open_:
-                chosen = min(
-                    open_, key=lambda one: (one.failing_since is not None, one.pace.in_flight / one.pace.limit)
-                )
+                chosen = open_[0] if len(open_) == 1 else min(open_, key=_burden)
                 self._counters.in_flight += 1
                 self._counters.limit = sum(replica.pace.limit for replica in self.all)
                 return Slot(chosen, chosen.pace.enter())
@@ -168,7 +170,8 @@ class Replicas:
                 f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._left(), 0):.0f} s"
             )
             self._say(self._counters.paused)
-        self._wake(sum(one.room for one in self.all))
+        if self._waiting:
+            self._wake(sum(one.room for one in self.all))
         if failure:
             self._check()
 

@@ -217,7 +217,8 @@ class RequestTemplate:
         if len(pair.chunk) * _MOST_TOKENS_PER_CHARACTER < max_tokens:
             return self.prompt.user_text(pair), False
         chunk = cut(pair.chunk, max_tokens)
-        return self.prompt.user_text(replace(pair, chunk=chunk)), len(chunk) < len(pair.chunk)
+        whole = len(chunk) == len(pair.chunk)
+        return self.prompt.user_text(pair if whole else replace(pair, chunk=chunk)), not whole
 
     def body(self, user: str) -> bytes:
         """A call's body for a pair's user text."""

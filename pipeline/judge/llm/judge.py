@@ -237,8 +237,8 @@ class Cases:
 
     def __init__(self, pairs: pa.Table, template: RequestTemplate, counters: Counters) -> None:
         self._template, self._counters, self._settings = template, counters, template.settings
-        self._shown = [_whole(pairs[name]) for name in ("query", "title", "heading", "text")]
-        self._ids = [_whole(pairs[name]) for name in ("query_id", "chunk_id")]
+        columns = ("query_id", "chunk_id", "query", "title", "heading", "text")
+        self._rows = list(zip(*(pairs[name].to_pylist() for name in columns), strict=True))
         self._refusals = 0
 
     async def judge(self, row: int, lane: Lane) -> tuple[int, Reading]:
@@ -263,9 +263,10 @@ class Cases:
         return row, reading
 
     def _case(self, row: int) -> Case:
-        pair = PairText(*(column[row].as_py() for column in self._shown))
+        query_id, chunk_id, *texts = self._rows[row]
+        pair = PairText(*texts)
         user, cut = self._template.shown(pair, self._settings.max_chunk_tokens)
-        return Case(pair, " and ".join(column[row].as_py() for column in self._ids), user, cut)
+        return Case(pair, f"{query_id} and {chunk_id}", user, cut)
 
     async def _reply(self, case: Case, body: bytes, lane: Lane) -> Reading:
         """One reply; a pair that the server finds too long is cut to half, once."""

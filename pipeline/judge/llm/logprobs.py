@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from darklode.pipeline.judge.llm import nearly
 
 Tokens = Sequence[Mapping[str, Any]]
 """`logprobs.content` of a chat completion, or some of it: texts, log-probabilities, alternatives."""
+
+_KEPT_BEGINNINGS = 1 << 12
 
 _CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
 """What may follow the content: the token that ends the reply, as <|im_end|>."""
@@ -61,7 +64,7 @@ def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
     return found[-1].start(1) if len(found) == 1 or (found and not key) else None
 
 
-def label_probabilities(tokens: Tokens, start: int, labels: Sequence[str]) -> dict[str, float]:
+def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> dict[str, float]:
     """Probability of each label, renormalised over the labels; empty where the tokens come to no label.
 
     At each token of the label, every alternative that leads to one label only adds its probability to that label;
@@ -102,11 +105,12 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
     return top if any(one["token"] == token["token"] for one in top) else [token, *top]
 
 
-def _led(text: str, labels: Sequence[str]) -> list[str]:
+@lru_cache(_KEPT_BEGINNINGS)
+def _led(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Labels that a reply beginning so can still be, or already is."""
     fold = nearly.fold(labels)
     found = fold(text.lstrip())
-    return [label for label in labels if _leads(found, fold(label))] if found else list(labels)
+    return tuple(label for label in labels if _leads(found, fold(label))) if found else labels
 
 
 def _leads(text: str, label: str) -> bool:

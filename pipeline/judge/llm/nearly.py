@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 _FENCE = re.compile(r"```[\w-]*\s(.*)```", re.S)
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "„": "“", "«": "»"}
@@ -14,7 +15,7 @@ _END_OF_THOUGHTS = "</think>"
 def answer(reply: str) -> str:
     """What a reply says after the thoughts that it begins with, and without the code fence around it."""
     said = reply[thoughts_in(reply) :].strip()
-    fenced = _FENCE.fullmatch(said)
+    fenced = _FENCE.fullmatch(said) if said.startswith("```") else None
     return fenced[1].strip() if fenced else said
 
 
@@ -39,6 +40,11 @@ def label(said: object, labels: Sequence[str]) -> str | None:
 
 def fold(labels: Sequence[str]) -> Callable[[str], str]:
     """Takes the case from a text, unless the case is what tells labels apart."""
+    return _fold(tuple(labels))
+
+
+@lru_cache
+def _fold(labels: tuple[str, ...]) -> Callable[[str], str]:
     return str.casefold if len({one.casefold() for one in labels}) == len(labels) else str
 
 

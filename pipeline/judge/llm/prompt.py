@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 
 from pydantic import Field, TypeAdapter, model_validator
 
@@ -17,6 +18,7 @@ from darklode.schemas.section import Section
 Message = dict[str, str]
 
 _NAME_CHARACTERS = 40
+_KEPT_TEXTS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,10 @@ class Prompt:
 
     def user_text(self, pair: PairText) -> str:
         """The pair, quoted; a line whose placeholder is unknown is left out."""
-        texts = {"query": pair.query, "title": pair.title, "heading": pair.heading, "chunk": pair.chunk}
-        values = {name: self.quoting.quoted(text) for name, text in texts.items() if text is not None}
-        return "\n".join(line.filled(values) for line in self._user_lines if values.keys() >= {*line.names})
+        around = {"query": pair.query, "title": pair.title, "heading": pair.heading}
+        values = {name: self._quoted_once(text) for name, text in around.items() if text is not None}
+        values["chunk"] = self.quoting.quoted(pair.chunk)
+        return self._user_template(pair.title is not None, pair.heading is not None).filled(values)
 
     @cached_property
     def quoting(self) -> Quoting:
@@ -147,8 +150,21 @@ class Prompt:
         return Quoting(self.user)
 
     @cached_property
-    def _user_lines(self) -> list[Template]:
-        return [Template(line) for line in self.user.split("\n")]
+    def _quoted_once(self) -> Callable[[str], str]:
+        """Quotes what comes with many pairs: queries, titles, headings."""
+        return lru_cache(_KEPT_TEXTS)(self.quoting.quoted)
+
+    @cached_property
+    def _user_template(self) -> Callable[[bool, bool], Template]:
+        """The user text's template for pairs with a title or without, with a heading or without."""
+
+        @cache
+        def lines(title: bool, heading: bool) -> Template:
+            unknown = {name for name, known in (("title", title), ("heading", heading)) if not known}
+            kept = (line for line in self.user.split("\n") if unknown.isdisjoint(Template(line).names))
+            return Template("\n".join(kept))
+
+        return lines
 
     def messages(self, pair: PairText, answer: str) -> list[Message]:
         """What a chat model is sent for a pair."""
