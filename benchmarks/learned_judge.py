@@ -231,6 +231,17 @@ def markdown(name: str, known: pa.Table, found: dict[str, dict[int, list[dict[st
     return "\n\n".join(tables)
 
 
+def means(found: dict[str, dict[int, list[dict[str, float]]]]) -> dict[str, dict[int, dict[str, float]]]:
+    """Every judge by the number of labels, the mean of its draws."""
+    return {
+        judge: {
+            size: {what: float(np.mean([one[what] for one in drawn])) for what in drawn[0]}
+            for size, drawn in sized.items()
+        }
+        for judge, sized in found.items()
+    }
+
+
 def _spread(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {np.std(values):.3f}"
 
@@ -248,8 +259,9 @@ def main() -> None:
             cache = options.cache or Path(folder) / "cache"
             labels = subset(options.collections / name, Path(folder))
             known, seen = measured(pooled(Path(folder), cache), labels, cache)
-            results[name] = compared(known, seen)
-        pages.append(markdown(name, known, results[name]))
+            found = compared(known, seen)
+        results[name] = means(found)
+        pages.append(markdown(name, known, found))
     write("learned_judge", "\n\n".join(pages), results)
 
 

@@ -149,6 +149,19 @@ def test_labels_of_people_replace_the_calibration(built: Path, source: Path, cac
     assert build(out, source, chosen(cache, human)) == []
 
 
+def test_an_encoder_is_one_voice_of_a_panel(built: Path, source: Path, cache: Path, tmp_path: Path) -> None:
+    """There it has the calibration that ships, whatever people say."""
+    panel = chosen(cache, "judge={kind: embedded, panel: [{kind: encoder, encoder: minilm}], vote: mean}")
+    build(tmp_path / "run", source, panel)
+    spoken = rows(tmp_path / "run", "FROM panel_verdicts WHERE judge_id LIKE 'encoder-1:%'")
+    key = ("query_id", "chunk_id", "judge_id", "probability")
+    alone = rows(built, "FROM verdicts")
+    assert sorted(tuple(row[name] for name in key) for row in spoken) == sorted(
+        tuple(row[name] for name in key) for row in alone
+    )
+    assert "never compare encoders by them" in favours(all_tables(Run(str(tmp_path / "run"))), panel)
+
+
 def test_an_encoder_that_nobody_measured_asks_for_labels(source: Path, cache: Path, tmp_path: Path) -> None:
     settings = chosen(cache, "encoders.minilm.query_prompt='search '")
     with pytest.raises(SettingsError, match="at least 100 human labels"):

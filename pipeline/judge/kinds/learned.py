@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
-from darklode.schemas.section import Share
 from darklode.schemas.settings import CacheSettings
 
 
@@ -20,17 +19,16 @@ class LearnedSettings(JudgeKind):
     READS: ClassVar[tuple[str, ...]] = ("rankings",)
 
     kind: Literal["learned"] = "learned"
-    threshold: Share | Literal["fitted"] = Field(
-        "fitted",
-        description="relevant from this probability on; fitted: from the one that agrees best with judge.human",
-    )
 
     @model_validator(mode="before")
     @classmethod
     def _has_a_teacher(cls, given: object) -> object:
-        if isinstance(given, Mapping) and given.get("human") is None:
+        """See also the encoder's: the labels fit the threshold, unless a number is given."""
+        if not isinstance(given, Mapping):
+            return given
+        if given.get("human") is None:
             raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
-        return given
+        return {"threshold": "fitted", **given}
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
         """One judge a tenant, which knows nothing until it is taught.
