@@ -169,7 +169,7 @@ def test_a_deployed_build_runs_to_completed(site: Site, finished: tuple[str, dic
 
     shown = site.artifacts(flow_run)
     funnel = json.loads(shown["clean-funnel"]["data"])
-    assert [row["step"] for row in funnel][:2] == ["clean.noise", "clean.length"]
+    assert [row["step"] for row in funnel][:2] == ["clean.noise", "clean.language"]
     assert all({"rows_in", "rows_out", "dropped"} <= row.keys() for row in funnel)
     assert {f"{stage_key(stage)}-funnel" for stage in STAGES} <= shown.keys()
     assert shown["dataset-card"]["type"] == "markdown"
