@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from darklode.pipeline.base.artifacts import Manifest
+
+
+_LOG = logging.getLogger("darklode")
 
 
 class Reporter(Protocol):
@@ -95,13 +99,27 @@ def reporter() -> Reporter:
     return _current.get()
 
 
+class _Warnings(logging.Handler):
+    """Says what parts of the pipeline warn of, such as a server that is down."""
+
+    def __init__(self, to: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._to = to
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        self._to.say(record.getMessage())
+
+
 @contextmanager
 def reporting(to: Reporter) -> Iterator[None]:
-    """Let flows that run inside the block report to `to`."""
-    token = _current.set(to)
+    """Let flows that run inside the block report to `to`, what the pipeline warns of included."""
+    token, warnings = _current.set(to), _Warnings(to)
+    _LOG.addHandler(warnings)
     try:
         yield
     finally:
+        _LOG.removeHandler(warnings)
         _current.reset(token)
 
 

@@ -1,5 +1,7 @@
 """Who is told how a flow goes on, and that nothing is told twice."""
 
+import logging
+
 import pyarrow as pa
 import pytest
 
@@ -74,3 +76,13 @@ def test_a_stage_in_one_line() -> None:
     )
     assert summary(manifest(*steps, cleaned_queries=900)) == "12,000 queries → 900 clusters"
     assert summary(manifest(chunks=1234, rejects=1)) == "1,234 chunks, 1 rejects"
+
+
+def test_what_the_pipeline_warns_of_is_said_once_and_only_while_a_flow_reports() -> None:
+    told, log = Told(), logging.getLogger("darklode.judge")
+    with reporting(Once(told)):
+        for _ in range(2):
+            log.warning("%s thinks before it answers", "fake")
+            log.info("a detail")
+    log.warning("nobody is there")
+    assert told.told == ["fake thinks before it answers"]

@@ -345,13 +345,14 @@ HUGE: list[object] = [2**31, 10**30, -1, "9", 1.5, True, [], None]
 def test_a_reply_that_is_poison_costs_its_own_pair_alone(poison: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     with FakeChat() as server:
-        judge = judge_of(server)
+        judge = judge_of(server, mode="json" if poison == "deep content" else "choice")
         assert judge.judge_id
         server.alters = lambda pair, said: POISON[poison](said) if "chunk 2" in pair else said
         said = ask(judge)
     assert [one["relevant"] is None for one in said] == [False, False, True, False] * 3
     errors = {one["error"] for one in said if one["relevant"] is None}
-    named = {"a deep body": "(RecursionError)", "a long number": "(ValueError)"}
+    deep = "(RecursionError)"
+    named = {"a deep body": deep, "deep content": deep, "a long number": "(ValueError)"}
     assert all(named.get(poison, "none of the labels") in error for error in errors), errors
     assert {one["attempts"] for one in said if one["relevant"] is None} == {3}
 
