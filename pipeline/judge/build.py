@@ -22,7 +22,8 @@ class Judges:
     Attributes:
         settings: who judges.
         cache: where verdicts are kept.
-        thresholds: of the tenants, where `judge.threshold` is fitted; one that has none here has 0.5.
+        thresholds: of the tenants, where `judge.threshold` is fitted; one that has none here has the
+            kind's own.
     """
 
     settings: JudgeSettings
@@ -36,8 +37,8 @@ class Judges:
 
     @property
     def learns(self) -> bool:
-        """Whether people's labels make the judge."""
-        return as_kind(self.settings, JudgeKind).LEARNS
+        """Whether people's labels make the judge; a panel learns nothing."""
+        return as_kind(self.settings, JudgeKind).LEARNS and not self.settings.panel
 
     @property
     def reads(self) -> tuple[str, ...]:

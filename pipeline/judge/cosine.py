@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.logistic import Logistic
+from darklode.pipeline.judge.pairs import distinct
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 
@@ -31,8 +32,8 @@ class Cosine:
 
     def __call__(self, pairs: pa.Table) -> NDArray[np.float64]:
         """See `Measure`, shape (n_pairs, 1); not a number where the encoder knows nothing of the query."""
-        queries, query = _distinct(pairs["query"])
-        hashes, chunk = _distinct(pairs["chunk_hash"])
+        queries, query = distinct(pairs["query"])
+        hashes, chunk = distinct(pairs["chunk_hash"])
         first = pa.array(np.unique(chunk, return_index=True)[1])
         left = self._queries(queries.to_pylist()).astype(np.float64)
         left[~left.any(axis=1)] = np.nan
@@ -58,9 +59,3 @@ def calibration(encoder_id: str) -> Logistic | None:
     The revision does not count: prompts, precision and dimensions do.
     """
     return CALIBRATIONS.get(re.sub(r"@[^:]*", "", encoder_id))
-
-
-def _distinct(texts: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int64]]:
-    """The distinct ones in the order of their first places, and each row's place among them."""
-    coded = texts.combine_chunks().dictionary_encode()
-    return coded.dictionary, coded.indices.to_numpy().astype(np.int64)

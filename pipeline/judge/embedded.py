@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.terms import TermSequences, TermSpace, inverse_frequency
 from darklode.pipeline.judge.logistic import Logistic
-from darklode.pipeline.judge.port import REPLIES, Judge
+from darklode.pipeline.judge.pairs import distinct
+from darklode.pipeline.judge.port import Judge, replies_of
 from darklode.pipeline.retrieve.encoders.lsa import fit_lsa, unit_rows
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS, Bm25, term_weights
 from darklode.pipeline.retrieve.retrievers.port import Hits
@@ -85,14 +86,13 @@ class EmbeddedJudge(Judge):
             "relevant": pa.array(probability >= self._threshold),
             "probability": pa.array(probability.astype(np.float32)),
         }
-        columns = [said.get(field.name, pa.nulls(pairs.num_rows, field.type)) for field in REPLIES]
-        return pa.Table.from_arrays(columns, schema=REPLIES)
+        return replies_of(said, pairs.num_rows)
 
     def features(self, pairs: pa.Table) -> Features:
         """What the formula is computed from, for rows of `PAIRS`."""
-        query, queries = _distinct(pairs["query"])
-        chunk, chunks = _distinct(view(pairs))
-        sequences = self._space.sequences(chunks)
+        asked, query = distinct(pairs["query"])
+        texts, chunk = distinct(view(pairs))
+        queries, sequences = asked.to_pylist(), self._space.sequences(texts.to_pylist())
         counts = sequences.counts(len(self._space.vocabulary))
         coverage, window, answered, information = self._words(queries, sequences, counts, query, chunk)
         bm25, meaning, distance = self._finds(queries, counts, query, chunk)
@@ -313,12 +313,6 @@ class Meaning:
 def products(left: _Vectors, right: _Vectors) -> NDArray[np.int64]:
     """Inner product of row i with row i, shape (n_rows,)."""
     return np.asarray(np.einsum("ij,ij->i", left.astype(np.int64), right.astype(np.int64)))
-
-
-def _distinct(texts: pa.ChunkedArray) -> tuple[_Ints, list[str]]:
-    """Row of each text among the distinct ones, and those."""
-    coded = texts.combine_chunks().dictionary_encode()
-    return coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
 
 
 def _share(part: NDArray[np.generic], whole: NDArray[np.generic]) -> _Floats:

@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import key_of
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.terms import TermSpace
+from darklode.pipeline.judge.adaptive.evidence import RETRIEVERS, K
 from darklode.pipeline.judge.embedded import EmbeddedJudge
-
-K = 60
-"""Of reciprocal ranks (Cormack, Clarke & Büttcher 2009)."""
-
-_NAMES = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
 
 # A chunk that is not in a retriever's list scores what the list's last one does, which is the most that it can have.
 _FOUND = """
@@ -60,7 +56,7 @@ class Findings:
         self._connection = kept.enter_context(tables.connect())
         weakref.finalize(self, kept.close)
         tenant = {"tenant": chunks.tenant}
-        names = [name for (name,) in self._connection.execute(_NAMES, tenant).fetchall()]
+        names = [name for (name,) in self._connection.execute(RETRIEVERS, tenant).fetchall()]
         self._connection.execute(_found(names), tenant)
 
     def __call__(self, pairs: pa.Table) -> _Floats:

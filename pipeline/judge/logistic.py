@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
-from darklode.pipeline.judge.port import REPLIES, Learner
+from darklode.pipeline.judge.port import Learner, replies_of
 
 _DECIMALS = 6
 """Of probabilities: no unit in the last place decides. Weights have as many significant digits."""
@@ -135,8 +135,7 @@ class LogisticJudge(Learner):
             "probability": pa.array(probability.astype(np.float32), mask=unknown),
             "error": pc.if_else(pa.array(unknown), "nothing is known of this pair", None).cast(pa.string()),
         }
-        columns = [said.get(field.name, pa.nulls(pairs.num_rows, field.type)) for field in REPLIES]
-        return pa.Table.from_arrays(columns, schema=REPLIES)
+        return replies_of(said, pairs.num_rows)
 
     def _measured(self, pairs: pa.Table) -> _Floats:
         starts = range(0, max(pairs.num_rows, 1), _PAIRS_AT_ONCE)

@@ -175,6 +175,12 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 
+def distinct(texts: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int64]]:
+    """The distinct texts in the order of their first places, and each row's place among them, shape (n_rows,)."""
+    coded = texts.combine_chunks().dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy().astype(np.int64)
+
+
 def check_known(ids: pa.Table, tenant: str, name: str, found: pa.ChunkedArray) -> None:
     """Refuse ids that were not found.
 

@@ -18,7 +18,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
 from darklode.pipeline.judge.embedded import EmbeddedJudge
-from darklode.pipeline.judge.port import REPLIES, Judge, Live
+from darklode.pipeline.judge.port import Judge, Live, replies_of
 
 TIE = "the panel is tied, and not all of its votes have a probability"
 NO_PROBABILITY = "no member of the panel gave a probability"
@@ -64,8 +64,7 @@ class Vote:
             "error": pa.array(reason, pa.string(), mask=decided),
             **{name: _sum([one[name] for one in said]) for name in _SUMS},
         }
-        arrays = [columns.get(field.name, pa.nulls(len(mean), field.type)) for field in REPLIES]
-        return pa.Table.from_arrays(arrays, schema=REPLIES)
+        return replies_of(columns, len(mean))
 
     def _mean(self, probability: _Floats) -> _Floats:
         """Weighted mean of those that are known; NaN where none of a weight above 0 is."""

@@ -45,6 +45,12 @@ REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*V
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
 
 
+def replies_of(said: Mapping[str, pa.Array | pa.ChunkedArray], n: int) -> pa.Table:
+    """`n` rows of `REPLIES` from some of its columns; the others are null."""
+    columns = [said.get(field.name, pa.nulls(n, field.type)) for field in REPLIES]
+    return pa.Table.from_arrays(columns, schema=REPLIES)
+
+
 def check_replies(judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
     """Hold a judge to the port.
 

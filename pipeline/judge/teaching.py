@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.raters import enough, folds
 from darklode.pipeline.judge.human_labels import relevant
-from darklode.pipeline.judge.pairs import pair_blocks
+from darklode.pipeline.judge.pairs import distinct, pair_blocks
 from darklode.pipeline.judge.port import Judge, Learner
 from darklode.pipeline.judge.session import JudgingSession
 
@@ -63,4 +63,4 @@ def compared(
 
 def query_numbers(labels: pa.Table) -> NDArray[np.int64]:
     """Number of each pair's query, from 0."""
-    return np.asarray(labels["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
+    return distinct(labels["query_id"])[1]

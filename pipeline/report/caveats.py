@@ -17,7 +17,7 @@ MANY_POSITIVES = 20
 """Of half of the queries that have any: the median of DevRev-Search is 6."""
 
 LARGE_SHARE = 0.25
-"""Of the labelled candidates: people called 5 to 14 % of such pools relevant."""
+"""Of the candidates, but those whose verdict cannot be read: people called 5 to 14 % of such pools relevant."""
 
 EVERYTHING = 0.98
 """Recall at the pool's depth: by people's labels the embedded retrievers reach .25 to .96."""
@@ -92,7 +92,11 @@ def favours(tables: Tables, settings: Settings) -> str:
     return f"Labels by an encoder's cosine favour systems like it: never compare encoders by them.{named}"
 
 
-RELEVANT_SHARE = "SELECT count(*) FILTER (relevance > 0) / count(*) AS share FROM qrels HAVING count(*) > 0"
+# What adaptive judging leaves out is the least likely part of the pool: without it the labels' share would be too high.
+RELEVANT_SHARE = """
+    SELECT count(*) FILTER (relevance > 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
+    FROM qrels HAVING count(*) > 0
+"""
 LEAST_RECALL = "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE tenant IS NULL HAVING count(*) > 1"
 
 
@@ -102,7 +106,7 @@ def _implausible(tables: Tables, depth: int) -> str:
     telling = [] if _small(tables, depth) else recalls.to_pylist()  # a list finds everything in a small corpus
     signs = [
         *(f"half of the answered queries have {n:g} positives or more" for n in _above(MANY_POSITIVES, medians)),
-        *(f"{share:.0%} of the labelled candidates are relevant" for share in _above(LARGE_SHARE, shares.to_pylist())),
+        *(f"{share:.0%} of the candidates are relevant" for share in _above(LARGE_SHARE, shares.to_pylist())),
         *(f"each retriever finds {least:.0%} or more of them" for least in _above(EVERYTHING, telling)),
     ]
     if not signs:

@@ -116,6 +116,11 @@ def test_too_few_labels_are_a_clear_error(source: Path, labels: list[dict[str, A
         build(tmp_path / "run", source, learned(file))
 
 
+def test_with_a_panel_it_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="kind learned judges alone"):
+        learned(tmp_path / "labels.csv", "judge.panel=[{kind: embedded}]", "judge.vote=mean")
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [

@@ -27,7 +27,7 @@ _POOL = """
     WHERE tenant = $tenant ORDER BY query_id, chunk_id
 """
 
-_NAMES = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
+RETRIEVERS = "SELECT DISTINCT retriever FROM rankings WHERE tenant = $tenant ORDER BY retriever"
 
 _RANKINGS = """
     WITH pairs AS (
@@ -66,7 +66,7 @@ def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
     """
     with tables.connect() as connection:
         pool = connection.sql(_POOL, params={"tenant": tenant}).to_arrow_table()
-        names = connection.sql(_NAMES, params={"tenant": tenant}).fetchall()
+        names = connection.sql(RETRIEVERS, params={"tenant": tenant}).fetchall()
         columns: list[_Floats] = []
         for (name,) in names:
             found = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": name}).to_arrow_table()

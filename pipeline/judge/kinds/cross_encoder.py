@@ -20,7 +20,7 @@ from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import open_model
 from darklode.pipeline.base.models.local import architectures, lacks, locate, versioned_name
 from darklode.pipeline.judge.kinds import LedgerKind
-from darklode.pipeline.judge.port import REPLIES, ReplyBatch, StreamingJudge
+from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings, LocalModel
@@ -154,8 +154,7 @@ class CrossEncoderJudge(StreamingJudge):
             "probability": probability.cast(pa.float32()),
             "error": pc.if_else(pc.is_null(probability), "the model's score is not a number", None).cast(pa.string()),
         }
-        arrays = [said.get(field.name, pa.nulls(len(scores), field.type)) for field in REPLIES]
-        return pa.Table.from_arrays(arrays, schema=REPLIES)
+        return replies_of(said, len(scores))
 
 
 KIND = CrossEncoderSettings

@@ -28,6 +28,8 @@ class LearnedSettings(JudgeKind):
             return given
         if given.get("human") is None:
             raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
+        if given.get("panel"):
+            raise ValueError("kind learned judges alone: leave judge.panel out, which cannot be taught")
         return {"threshold": "fitted", **given}
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:

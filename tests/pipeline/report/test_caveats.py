@@ -7,7 +7,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.caveats import WATCHED, caveats, drift
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS
+from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS, UNJUDGED
 from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 
@@ -35,7 +35,15 @@ def test_more_than_twenty_positives_of_half_of_the_answered_queries_are_implausi
 
 
 def test_more_than_a_quarter_of_the_candidates_relevant_is_implausible(run: Run) -> None:
-    assert "30% of the labelled candidates are relevant" in implausible(run, [3, 3], negatives=7)
+    assert "30% of the candidates are relevant" in implausible(run, [3, 3], negatives=7)
+
+
+def test_pairs_that_adaptive_judging_left_out_are_candidates_too(run: Run) -> None:
+    """The likeliest were judged: of them alone a share says nothing of the judge."""
+    left = {"tenant": ["t"] * 4, "query_id": ["q0"] * 4, "chunk_id": [f"left{n}" for n in range(4)]}
+    put(run, "unjudged", UNJUDGED.rows(left))
+    assert not implausible(run, [3, 3], negatives=7)
+    assert "31% of the candidates are relevant" in implausible(run, [4, 4], negatives=7)
 
 
 def test_retrievers_that_all_find_everything_are_implausible(run: Run) -> None:

@@ -348,8 +348,8 @@ def test_what_people_called_relevant_is_learned_from_first_and_whatever_the_judg
 
 
 def test_a_positive_left_out_is_no_negative(run: Run) -> None:
-    made(run, {"t": likely(c00=0.9, c01=0.6)}, negatives=4, margin=0.0)
-    assert not {"c01"} & {chunk for row in written(run) for chunk in row["negative_ids"]}
+    made(run, {"t": likely(c00=0.9, c01=0.5)}, negatives=6, margin=0.0)
+    assert [(row["positive_id"], row["negative_ids"]) for row in written(run)] == [("c00", ["c06", "c07"])]
 
 
 @pytest.mark.parametrize(("same_document", "expected"), [(False, ["c02", "c07"]), (True, ["c01", "c02"])])
