@@ -37,16 +37,19 @@ def template_of(chosen: Settings) -> "RequestTemplate":
     settings = language_model(chosen.judge)
     impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
     try:
-        return replace(LlmJudge(impatient, root=chosen.cache.root).template, settings=settings)
+        return replace(LlmJudge(impatient, _warn, chosen.cache.root).template, settings=settings)
     except SettingsError:
         raise
     except DarklodeError as error:
         if settings.mode == "auto":
             raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
         form = strictest(settings)
-        reason = printable(str(error))
-        console.print(f"[yellow]{reason}. The calls ask for {form} unchecked.[/yellow]", soft_wrap=True)
+        _warn(f"{error}. The calls ask for {form} unchecked.")
         return RequestTemplate(settings, load_prompt(settings.prompt), form)
+
+
+def _warn(sentence: str) -> None:
+    console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
 
 
 def language_model(settings: JudgeSettings) -> "LlmSettings":

@@ -72,8 +72,11 @@ class JudgingSession:
         Raises:
             ValueError: the judge broke its contract, see `check_replies`.
         """
+        judge_id = (
+            judge.judge_id
+        )  # it may wait for a server: here a signal ends that, in the judge's own thread none does
         replies = self.wait(judge, judge.judge(pairs), ahead=ahead)
-        check_replies(judge.judge_id, pairs, replies)
+        check_replies(judge_id, pairs, replies)
         return replies
 
     def wait(self, judge: Judge, work: Coroutine[Any, Any, T], *, ahead: int | None = None) -> T:

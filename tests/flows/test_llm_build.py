@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.stage import JUDGE
 from helpers.commands import DARKLODE, Environment, build_command, built, run_inside, tables_of, wait_for
 from helpers.fake_chat import FakeChat, at_random
@@ -82,6 +83,25 @@ def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed
         # Calls under way, and replies of half a second that waited for their part of the ledger.
         assert again <= 2 * (IN_FLIGHT + IN_FLIGHT / 0.05)
     assert_same(tmp_path / "run", undisturbed / "run")
+
+
+@pytest.mark.parametrize("answered", [0, 300])
+def test_a_build_that_waits_for_a_dead_judge_ends_on_sigterm(answered: int, keyed: Environment, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with FakeChat(key=KEY, script=lambda request: "dropped" if request.number > answered else None) as server:
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                judged(tmp_path / "run", server, tmp_path / "cache"), env=dict(keyed), stdout=output, stderr=output
+            )
+        try:
+            wait_for(lambda: process.poll() is not None or b"no calls for" in log.read_bytes(), "the judge to wait")
+            process.terminate()
+            assert process.wait(15) == -signal.SIGTERM, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+        kept = Ledger(str(tmp_path / "cache")).usage()["verdicts"].to_pylist()
+        assert sum(kept) == max(0, answered - PROBES)
 
 
 def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:

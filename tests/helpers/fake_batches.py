@@ -20,7 +20,8 @@ class FakeBatches(FakeChat):
         files: content by id.
         batches: by id, the oldest first, as the service describes them.
         fault: names what happens to a request, by method and path: a status, "dropped" before anything is done, or
-            "lost", which does it and drops the connection in the place of a reply; "hang" does it and says nothing.
+            "lost", which does it and drops the connection in the place of a reply; "cut" sends half of the reply;
+            "hang" does it and says nothing.
         page: batches on a page of the list.
     """
 
@@ -46,6 +47,8 @@ class FakeBatches(FakeChat):
             status, said = self._done(method, where.path, parse_qs(where.query), headers, content)
             if fault == "lost":
                 connection.drop()
+            elif fault == "cut":
+                connection.cut((said if isinstance(said, str) else json.dumps(said)).encode())
             elif fault != "hang":
                 connection.answer(status, said)
 

@@ -42,12 +42,14 @@ class Background:
                 try:
                     return ended.result(TICK_SECONDS)
                 except TimeoutError:
-                    if ended.done():  # the coroutine's own
-                        raise
+                    if ended.done():  # the coroutine's own, or it ended just now
+                        return ended.result()
                     tick()
         except BaseException:
-            if not ended.done():
-                begun.cancel()
+            begun.cancel()
+            if ended.cancel():  # it had not begun
+                work.close()
+            else:
                 ended.exception()
             raise
 
@@ -67,6 +69,8 @@ class Background:
 
 
 async def _settle(work: Coroutine[Any, Any, T], ended: Future[T]) -> None:
+    if not ended.set_running_or_notify_cancel():
+        return
     try:
         ended.set_result(await work)
     except BaseException as error:

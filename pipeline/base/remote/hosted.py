@@ -131,6 +131,7 @@ class BatchService:
     @contextmanager
     def _client(self) -> Iterator[OpenAI]:
         """A client for one errand; what goes wrong with it is told in our words."""
+        import httpx2
         import openai
 
         url, seconds = self._endpoint.base_urls[0], self._endpoint.timeout
@@ -149,7 +150,7 @@ class BatchService:
             fault = fault_of_response(answer, self._key, self._endpoint.key_env, self._endpoint.section)
             kind = type(fault) if isinstance(fault, DarklodeError) else DarklodeError
             raise kind(f"{self.where} {fault}. The same command goes on from here") from None
-        except openai.APIError as error:
+        except (openai.APIError, httpx2.HTTPError) as error:  # the latter where a download breaks off
             raise DarklodeError(
                 f"{self.where} cannot be reached ({type(error).__name__}); the same command goes on from here"
             ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
-from urllib.error import URLError
+from http.client import HTTPException
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -66,5 +66,5 @@ def _text(url: str) -> str:
         with urlopen(Request(url), timeout=_SECONDS) as answer:  # noqa: S310 (an address of the settings, http or https)
             content: bytes = answer.read(_LONGEST)
             return content.decode("utf-8", "replace")
-    except (URLError, OSError, ValueError):
+    except (OSError, HTTPException, ValueError):
         return ""

@@ -54,9 +54,12 @@ class Replica:
         """Until it is tried again."""
         return max(0.0, self._down_until - time.monotonic())
 
-    def succeeded(self) -> None:
-        """It answered."""
+    def succeeded(self) -> float:
+        """It answered; seconds since its first failure if it had counted as down, or else 0."""
+        down = self._down_until and self.failing_since
+        seconds = time.monotonic() - down if down else 0.0
         self.failing_since, self._failures, self._pause, self._down_until = None, 0, 0.0, 0.0
+        return seconds
 
     def failed(self, failure: Passing) -> bool:
         """It failed; whether that makes it count as down."""
@@ -160,10 +163,9 @@ class Replicas:
         self._counters.in_flight -= 1
         replica.pace.leave(slot.entered, answered=answered, turned_away=bool(failure and failure.overload))
         if answered or (isinstance(failure, BadReply) and failure.healthy):
-            if self._counters.paused and replica.failing_since is not None:
+            if seconds := replica.succeeded():
                 self._counters.paused = ""
-                self._say(f"{replica.where} answers again")
-            replica.succeeded()
+                self._say(f"{replica.where} answers again, after {seconds:.0f} s")
         elif failure and replica.failed(failure):
             self._counters.paused = (
                 f"{replica.where} {failure.reason}, {IN_A_ROW} times in a row: no calls for "

@@ -178,20 +178,21 @@ def read_batch(
 
     Raises:
         ArtifactError: they cannot be kept.
+        DarklodeError: another model answers than was asked; what comes before it is kept.
     """
     judge, counts = short_name(template.judge_id), Counter[str]()
     held: list[tuple[Name, Reading]] = []
-    for line in lines:
-        if not line.strip():
-            continue
-        kind, name, reading = _read_line(line, judge, template)
-        counts[kind] += 1
-        if name and reading:
-            held.append((name, reading))
-        if len(held) == _TOGETHER:
-            spend(_keep(held, template, ledger))
-            held = []
-    spend(_keep(held, template, ledger))
+    try:
+        for line in filter(bytes.strip, lines):
+            kind, name, reading = _read_line(line, judge, template)
+            counts[kind] += 1
+            if name and reading:
+                held.append((name, reading))
+            if len(held) == _TOGETHER:
+                spend(_keep(held, template, ledger))
+                held = []
+    finally:
+        spend(_keep(held, template, ledger))
     return counts
 
 
@@ -206,7 +207,7 @@ def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str,
     try:
         found = json.loads(line)
         custom_id = found["custom_id"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return "broken", None, None
     name = Name.of(custom_id)
     if name is None or name.judge != judge:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
@@ -131,8 +131,8 @@ class LlmJudge(StreamingJudge):
             async with self._client.session() as session:
                 return await work(session)
 
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, go()).result()
+        with Background() as apart:
+            return apart.run(go(), lambda: None)
 
     def _glance(self) -> str | None:
         """What is served, if a server says so at once."""

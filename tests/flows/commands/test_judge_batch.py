@@ -101,6 +101,16 @@ def test_a_batch_goes_out_and_comes_back_and_the_next_build_asks_nothing(
     assert KEY not in shown.out
 
 
+def test_what_the_judge_warns_of_is_said(call: Call, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with FakeChat(model="judge", key=KEY) as server:
+        build(out, source, judge_settings(server))
+        server.card = {"root": "Qwen/Qwen3-8B"}
+        shown = call("judge", "batch", "export", out, tmp_path / "calls.jsonl")
+    assert (shown.code, shown.err) == (0, "")
+    assert "judge is Qwen/Qwen3-8B, by which all is judged anew. Verdicts are kept of llm-1:judge:binary-1" in shown.out
+
+
 def test_without_a_server_a_form_that_is_named_is_taken_and_said(
     call: Call, source: Path, tmp_path: Path, server: FakeChat
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -64,3 +65,34 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(monkeypatch: pytest.Mo
             ours.run(slow(60, log), interrupt)
         assert log == ["cleaned up"]
         assert ours.run(slow(0, log), never) == 7
+
+
+def test_an_interrupt_ends_work_that_had_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TICK_SECONDS", 0.02)
+    log: list[str] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with Background() as ours:
+        ours._loop.call_soon_threadsafe(time.sleep, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            ours.run(slow(0, log), interrupt)
+        assert ours.run(slow(0, log), lambda: None) == 7
+    assert log == []
+
+
+class EndsAsItsTimeIsUp(Future[int]):
+    """Its result comes just after the wait for it has timed out."""
+
+    def result(self, timeout: float | None = None) -> int:
+        found = super().result()
+        if timeout is not None:
+            raise TimeoutError
+        return found
+
+
+def test_a_result_that_comes_as_its_time_is_up_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "Future", EndsAsItsTimeIsUp)
+    with Background() as ours:
+        assert ours.run(slow(0, []), never) == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +33,18 @@ def test_the_rate_counts_from_the_beginning_on_and_over_all_servers() -> None:
 
 def test_a_server_without_metrics_has_no_rate() -> None:
     assert PrefixCache(["http://127.0.0.1:1/v1"]).hit_rate is None
+
+
+def test_what_is_no_http_is_no_rate() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"no server of this kind\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert PrefixCache([f"http://127.0.0.1:{listening.getsockname()[1]}/v1"]).hit_rate is None
 
 
 class Bare(BaseHTTPRequestHandler):

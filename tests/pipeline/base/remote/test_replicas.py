@@ -123,7 +123,22 @@ def test_down_and_back_are_said() -> None:
     assert first.startswith(
         f"one broke the connection, {IN_A_ROW} times in a row: no calls for 1 s; the judge gives up"
     )
-    assert second == "one answers again"
+    assert second == "one answers again, after 0 s"
+
+
+def test_a_failure_that_passes_says_nothing_of_a_server_that_is_down() -> None:
+    async def go() -> tuple[list[str], str]:
+        one, other = replica("one"), replica("other")
+        all_, said = of(one, other)
+        for _ in range(IN_A_ROW):
+            all_.leave(await all_.enter(one), BROKEN, answered=False)
+        for failure in (BROKEN, None):
+            all_.leave(await all_.enter(other), failure, answered=failure is None)
+        return said, all_._counters.paused
+
+    said, paused = asyncio.run(go())
+    assert [paused] == said
+    assert paused.startswith("one broke the connection")
 
 
 @pytest.mark.parametrize(("healthy", "since"), [(True, None), (False, 0.0)])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.errors import DarklodeError, ExportError
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
@@ -171,9 +171,9 @@ def test_what_did_not_come_back_well_stays_null_or_unasked(
     ]
     other = template(prompt="graded")
     stale = rows[5] | {"custom_id": str(Name(short_name(other.judge_id), content_hash("1"), content_hash("2"), False))}
-    broken = [b"half a li\n", b"[]\n", b"{}\n", b"\xff\n", b"\n"]
+    broken = [b"half a li\n", b"[]\n", b"{}\n", b"\xff\n", b"\n", b"[" * 100_000]
     counts = read_batch([*encoded([*rows, twice, *foreign, stale]), *broken], TEMPLATE, kept)
-    assert counts == {"verdict": 2, "null": 2, "failed": 3, "another": 5, "broken": 4}
+    assert counts == {"verdict": 2, "null": 2, "failed": 3, "another": 5, "broken": 5}
 
     known = kept.open(TEMPLATE.judge_id)
     every = pa.concat_tables(list(unjudged(tables, Ledger(str(tmp_path / "empty")), TEMPLATE.judge_id)))
@@ -247,3 +247,14 @@ def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch:
     assert read_batch(encoded(answers(calls, server)), TEMPLATE, kept) == {"verdict": 10}
     assert len(kept.open(TEMPLATE.judge_id).find(every).rows) == 10
     assert len(kept.parts.names(TEMPLATE.judge_id)) == 3
+
+
+def test_an_answer_in_another_models_name_costs_none_that_came_before(kept: Ledger, server: FakeChat) -> None:
+    every = pairs(*((1, chunk) for chunk in range(3)))
+    judge = short_name(TEMPLATE.judge_id)
+    names = [Name(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
+    rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
+    rows[2]["response"]["body"]["model"] = "another"
+    with pytest.raises(DarklodeError, match="fake was asked, and 'another' answered"):
+        read_batch(encoded(rows), TEMPLATE, kept)
+    assert kept.open(TEMPLATE.judge_id).find(every).rows.tolist() == [0, 1]

@@ -203,6 +203,18 @@ def test_passing_faults_of_uploads_looks_and_downloads_are_waited_out(service: F
     assert max(times.values()) > 3
 
 
+def test_a_download_that_breaks_off_is_said_and_the_same_call_goes_on(service: FakeBatches, tmp_path: Path) -> None:
+    desk = Desk(service, tmp_path)
+    desk.submit()
+    for name in service.batches:
+        service.finish(name)
+    service.fault = lambda _method, path: "cut" if path.endswith("/content") else None
+    with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); the same command goes on from here"):
+        desk.fetch()
+    service.fault = None
+    assert desk.fetch() == {"verdict": 10}
+
+
 def test_an_unconfirmed_file_of_another_run_is_left_to_it(service: FakeBatches, tmp_path: Path) -> None:
     desk = Desk(service, tmp_path)
     service.fault = lambda method, path: "dropped" if (method, path) == ("POST", "/v1/batches") else None
