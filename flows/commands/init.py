@@ -84,6 +84,7 @@ def _settings(wanted: Collection[str], chosen: Mapping[str, Any]) -> Iterator[st
     The keys of a kind that is not in force are comments twice over: they go with another kind.
     """
     in_force = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
+    defaults = dict(_defaults(in_force))
     found = {key.path: key for key in keys() if key.path in wanted and key.kind in {"", OFFERED_KIND}}
     above: list[str] = []
     for path in [path for path in known_keys() if path in found]:
@@ -91,9 +92,18 @@ def _settings(wanted: Collection[str], chosen: Mapping[str, Any]) -> Iterator[st
         yield from _sections(sections, above, chosen)
         above, section = sections, ".".join(sections)
         other = key.kind not in {"", in_force.get(section)}
-        value, about = _value(chosen.get(path, key.field.default)), f"kind {key.kind}: " if other else ""
+        default = defaults.get(path, key.field.default)
+        value, about = _value(chosen.get(path, default)), f"kind {key.kind}: " if other else ""
         line = f"{'  ' * len(sections)}{name}: {value}  # {about}{key.field.description}"
         yield _mark(path in chosen) + _mark(not other) + line
+
+
+def _defaults(in_force: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """What the kinds in force default to: a kind may have a default of its own for a key that all kinds have."""
+    for section, mark in kinds():
+        if in_force[section]:
+            fields = mark.section(in_force[section]).model_fields
+            yield from ((f"{section}.{name}", field.default) for name, field in fields.items())
 
 
 def _sections(sections: list[str], above: list[str], chosen: Mapping[str, Any]) -> Iterator[str]:
