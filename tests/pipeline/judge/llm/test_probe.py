@@ -20,6 +20,7 @@ OBEYED = "choice+logprobs"
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(client, "LONGEST_WAIT", 0.1)
 
 
 def form_of(server: FakeChat, said: list[str] | None = None, **changed: Any) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.memory.store import KeyedStore
+from darklode.pipeline.base.remote import client
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.planners.llm import (
     PLANS,
@@ -94,7 +95,8 @@ def test_a_query_that_the_server_refuses_has_no_terms(root: str) -> None:
     assert planner.counters.nulls == 1
 
 
-def test_failures_that_pass_are_waited_out(root: str) -> None:
+def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     texts = [f"word{number}" for number in range(60)]
     with FakePlanner(script=at_random(3, 0.3), hang_seconds=0.2) as server:
         found = plan(LlmPlanner(settings(server, max_in_flight=8), root), *texts)
