@@ -17,11 +17,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, tokens_used
 from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
 from darklode.pipeline.base.remote.faults import (
@@ -156,7 +156,8 @@ class Client:
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            await asyncio.to_thread(self.budget.keep)
+            with suppress(ArtifactError, OSError):  # what may pass; the last look, at the end, says it
+                await asyncio.to_thread(self.budget.keep)
 
 
 class Session:

@@ -298,7 +298,8 @@ class Cases:
                 "What was answered is kept; check the server, then run again"
             )
         said = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
-        return Reading({"attempts": self._settings.attempts if error.failure else 1, "error": said}, refused=True)
+        tried = {"attempts": self._settings.attempts} if error.failure else {}
+        return Reading(tried | {"error": said}, refused=True)
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:

@@ -47,8 +47,9 @@ class Reading:
         return "relevant" in self.said
 
     def add_usage(self, earlier: Reading) -> None:
-        """Count an earlier attempt's tokens in: they were paid for."""
-        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts"):
+        """Count an earlier attempt in: its tokens were paid for. A pair that was refused has no attempts left."""
+        tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
+        for name in tokens if self.refused else (*tokens, "attempts"):
             if earlier.said.get(name) is not None:
                 self.said[name] = counted((self.said.get(name) or 0) + earlier.said[name])
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.errors import ArtifactError, MissingPart
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.budget import SpendingBook, Usage
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -87,3 +88,35 @@ def test_jobs_that_make_no_call_give_their_places_back() -> None:
     with FakeChat() as server:
         assert len(asyncio.run(go())) == 30
         assert server.requests == 0
+
+
+class ShakyBook(SpendingBook):
+    """Its place fails once."""
+
+    tries = 0
+
+    def add(self, usage: Usage, cost: float) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise ArtifactError("not now")
+        super().add(usage, cost)
+
+
+def test_spending_is_entered_while_calls_go_on_though_its_place_fails_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "KEEP_SECONDS", 0.02)
+    book = ShakyBook(str(tmp_path), "judge fake")
+
+    async def entered() -> Usage:
+        with FakeChat() as server:
+            one = Client(client_of(server, prompt_price=1.0).endpoint, book)
+            async with one.session() as session:
+                await work("a", Lane(session, await session.replicas.enter()))
+                for _ in range(500):
+                    if any(book.total()[0]):
+                        break
+                    await asyncio.sleep(0.01)
+                return book.total()[0]
+
+    assert any(asyncio.run(entered()))

@@ -63,9 +63,9 @@ def pairs_of(queries: int, chunks: int, text: str = "what chunk {} says") -> pa.
 PAIRS_12 = pairs_of(3, 4)
 
 
-def judge_of(*servers: FakeChat, **changed: Any) -> LlmJudge:
+def judge_of(*servers: FakeChat, root: str | None = None, **changed: Any) -> LlmJudge:
     given = {"kind": "llm", "model": "fake", "base_url": [server.url for server in servers], "give_up_after": 20}
-    return LlmJudge(LlmSettings(**(given | changed)))
+    return LlmJudge(LlmSettings(**(given | changed)), root=root)
 
 
 def what_was_said(replies: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -409,6 +409,30 @@ def test_a_chunk_that_the_server_finds_too_long_is_cut_to_half_once() -> None:
         refused = ask(judge, pairs)
     assert [one["relevant"] for one in refused] == [None] * 4
     assert all("maximum context length is 1000" in one["error"] for one in refused)
+
+
+@pytest.mark.parametrize("first", ["a refusal", "a reply that cannot be read"])
+def test_a_pair_that_the_server_refused_is_not_asked_again(tmp_path: Path, first: str) -> None:
+    pairs = pairs_of(1, 4, text="chunk {} " + "word " * 800)
+
+    def too_long_again(pair: str, said: dict[str, Any]) -> dict[str, Any]:
+        server.longest = 1000
+        return said | {"choices": [{"index": 0, "message": {"content": PROSE}}]}
+
+    with FakeChat() as server:
+        judge = judge_of(server, root=str(tmp_path))
+        assert judge.judge_id
+        if first == "a refusal":
+            server.longest = 1000
+        else:
+            server.alters = too_long_again
+        said = asyncio.run(LedgerJudge(judge, Ledger(str(tmp_path)), attempts=3).judge(pairs))
+        assert said["relevant"].null_count == 4
+        assert all("maximum context length is 1000" in error for error in said["error"].to_pylist())
+        again = LedgerJudge(judge_of(server, root=str(tmp_path)), Ledger(str(tmp_path)), attempts=3)
+        asked = server.requests
+        assert asyncio.run(again.judge(pairs)) == said
+        assert server.requests == asked
 
 
 def test_pair_after_pair_refused_stops_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
