@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import DEFAULT_PRESET, load_settings, resolve
+from darklode.flows.config import DEFAULT_PRESET, load_settings
 from darklode.flows.executor import Exhibit, executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import record
@@ -30,7 +30,6 @@ from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
-from darklode.schemas.keys import merge
 from darklode.schemas.settings import PoolSettings, Settings
 
 
@@ -52,7 +51,7 @@ def build_benchmark(
         settings: what differs from the preset, as nested sections.
         estimate: stop before the judge, and show what judging will take by a sample of its calls.
     """
-    chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
+    chosen = load_settings(preset, values=settings)
     run = Run(out)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"docs": docs, "queries": queries}, chosen)

@@ -5,6 +5,7 @@ What a file for `--config` may say besides settings: where things lie, and the p
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,22 @@ def presets() -> list[str]:
 
 
 def load_settings(
-    preset: str = DEFAULT_PRESET, config: Path | None = None, assignments: Sequence[str] = ()
+    preset: str = DEFAULT_PRESET,
+    config: Path | None = None,
+    assignments: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings in force: the preset, then the file, then each `section.key=value` (the value is YAML).
+    """Settings in force: the preset, then the file, then nested sections, then each `section.key=value` (YAML).
+
+    What none of them names has the default of the kind that they choose in the end.
 
     Raises:
         SettingsError: an unknown preset or key (with the nearest known one), a value out of bounds, a file that is
             not YAML.
     """
-    values = _preset(preset)
-    if config:
-        given = read_config(config)
-        values = merge(values, {key: value for key, value in given.items() if key not in BESIDES})
-    return resolve(merge(values, overrides(assignments)))
+    given = read_config(config) if config else {}
+    file = {key: value for key, value in given.items() if key not in BESIDES}
+    return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
 
 
 def read_config(file: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import DEFAULT_PRESET, load_settings, resolve
+from darklode.flows.config import DEFAULT_PRESET, load_settings
 from darklode.flows.nights import ask_to_learn, asked_to_learn, tell_what_came, watch
 from darklode.flows.runs import record
 from darklode.flows.steps import finish, run_step
@@ -31,7 +31,6 @@ from darklode.pipeline.mine.relevance.verify import VERIFY, verify
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
-from darklode.schemas.keys import merge
 from darklode.schemas.mining import AssociateSettings, MiningSettings
 from darklode.schemas.settings import Settings
 
@@ -63,7 +62,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         preset: where the settings start from.
         settings: what differs from the preset, as nested sections.
     """
-    chosen = resolve(merge(load_settings(preset).model_dump(mode="json"), settings or {}))
+    chosen = load_settings(preset, values=settings)
     run, dates = Run(out), _dates(first, last)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)

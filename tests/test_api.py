@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import darklode
+from darklode.api import _settings
+from darklode.flows.config import load_settings
 from helpers.commands import Environment, SampleRun
 from helpers.runs import REPOSITORY, SAMPLE
 
@@ -54,6 +56,14 @@ def test_a_folder_without_a_run_is_said_to_hold_none(tmp_path: Path) -> None:
 def test_a_missing_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(darklode.DarklodeError, match="say where queries is"):
         darklode.build(SAMPLE)
+
+
+def test_what_is_given_is_what_the_command_line_would_make_of_it() -> None:
+    values = {"judge.model": "m", "judge.base_url": "http://h/v1", "judge.kind": "llm"}
+    assignments = [f"{name}={value}" for name, value in values.items()]
+    assert _settings("embedded", None, values, {}) == load_settings(assignments=assignments)
+    taught = _settings("local", None, {}, {"judge.human": "labels.csv"})
+    assert taught == load_settings("local", assignments=["judge.human=labels.csv"])
 
 
 def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:

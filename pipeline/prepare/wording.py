@@ -34,6 +34,9 @@ FUNCTION_WORDS = """
 SHORTEST = 5
 """Letters of a word that may be a slip of the keyboard; shorter ones are names too often (css, csv)."""
 
+LONGEST = 40
+"""Letters of a word that may be one, or be meant: it takes the square of them, and a pasted key has thousands."""
+
 _ASKED = r"""
     CREATE TEMP TABLE asked AS
     SELECT row, tenant, uses, unnest(words) AS word, generate_subscripts(words, 1) AS place
@@ -45,14 +48,14 @@ _VOCABULARY = f"""
     FROM (SELECT tenant, word, sum(uses) AS uses FROM asked GROUP BY ALL)
     LEFT JOIN ({KNOWN_WORDS.format(documents="documents")}) AS known USING (tenant, word)
 """
-_KEYS = """
+_KEYS = f"""
     SELECT *, unnest(list_prepend(word, list_transform(
         range(1, length(word) + 1), lambda i: word[1:i - 1] || word[i + 1:]))) AS key
-    FROM vocabulary
+    FROM vocabulary WHERE length(word) <= {LONGEST}
 """
 _SLIPS = f"""
     SELECT tenant, slip.word, first(meant.word ORDER BY meant.known DESC, meant.uses DESC, meant.word) AS meant
-    FROM ({_KEYS} WHERE NOT known AND length(word) >= {SHORTEST} AND regexp_full_match(word, '\\pL+')) AS slip
+    FROM ({_KEYS} AND NOT known AND length(word) >= {SHORTEST} AND regexp_full_match(word, '\\pL+')) AS slip
     JOIN ({_KEYS}) AS meant USING (tenant, key)
     WHERE (meant.known OR meant.uses > slip.uses) AND damerau_levenshtein(slip.word, meant.word) = 1
     GROUP BY ALL

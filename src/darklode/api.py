@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from darklode.flows.config import Project, load_settings, project, recorded_settings, resolve
+from darklode.flows.config import Project, load_settings, project, recorded_settings
 from darklode.flows.launch import launch
 from darklode.flows.reporting import Silent
 from darklode.flows.runs import existing
@@ -232,8 +232,8 @@ def _settings(
     preset: str, config: Location | None, given: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Settings:
     """Preset, file, what was given and what the options say, each overriding the one before it."""
-    values = load_settings(preset, _path(config)).model_dump(mode="json")
-    return resolve(reduce(merge, [_nested(key, value) for key, value in {**(given or {}), **options}.items()], values))
+    nested = [_nested(key, value) for key, value in {**(given or {}), **options}.items()]
+    return load_settings(preset, _path(config), values=reduce(merge, nested, dict[str, Any]()))
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

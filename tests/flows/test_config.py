@@ -205,6 +205,18 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
         load_settings(config=settings_file(tmp_path, text))
 
 
+def test_nested_values_leave_what_they_do_not_name_to_the_kind_that_they_choose(tmp_path: Path) -> None:
+    """The embedded judge of the default preset has a threshold of its own, which no other kind inherits."""
+    llm = {"kind": "llm", "model": "m", "base_url": "http://h/v1"}
+    assert load_settings().judge.threshold == 0.25
+    assert load_settings(values={"judge": llm}) == load_settings(assignments=LLM)
+    assert load_settings(values={"judge": llm}).judge.threshold == 0.5
+    assert load_settings("local", values={"judge": {"human": "labels.csv"}}).judge.threshold == "fitted"
+    file = settings_file(tmp_path, "judge: {threshold: 0.3}\n")
+    assert load_settings(config=file, values={"judge": llm}).judge.threshold == 0.3
+    assert load_settings(config=file, values={"judge": {"threshold": 0.4}}).judge.threshold == 0.4
+
+
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     assert load_settings(config=settings_file(tmp_path, "# all defaults\n")) == load_settings()
 

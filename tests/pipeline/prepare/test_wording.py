@@ -64,6 +64,12 @@ def test_the_one_that_is_spelled_right_stands_then_the_one_asked_most(run: Run) 
     assert standing(run, texts, [90, 2, 3]) == [2, 2, 2]
 
 
+def test_a_pasted_key_is_compared_with_no_other_word(run: Run) -> None:
+    """All that is one letter shorter than it would take 3.6 GB."""
+    pasted = f"drop {'x' * 60_000}"
+    assert standing(run, ["drop events", pasted, "drop evnets", f"{pasted}?"]) == [0, 1, 0, 1]
+
+
 def test_tenants_never_mix(run: Run) -> None:
     assert standing(run, ["drop events"] * 4, tenants=["a", "b", "a", "b"]) == [0, 1, 0, 1]
 
