@@ -15,8 +15,8 @@ from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.caveats import favours
 from darklode.schemas.settings import Settings
 from helpers.commands import build_without_prefect, mine_without_prefect
+from helpers.subjects import write_subjects
 
-SUBJECTS = "invoice webhook token refund export locale agent ticket survey macro queue article".split()
 LABELS = """
     SELECT query_id, chunk_id, CAST(q.text LIKE '%' || replace(c.doc_id, '.md', '') AS INT) AS relevance
     FROM pool p JOIN queries q USING (query_id) JOIN chunks c USING (chunk_id) ORDER BY ALL
@@ -25,13 +25,7 @@ LABELS = """
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("source")
-    (folder / "docs").mkdir()
-    for subject in SUBJECTS:
-        text = f"# {subject}\n\nTo rotate the {subject}, open its page. To delete the {subject}, ask an admin."
-        (folder / "docs" / f"{subject}.md").write_text(text)
-    (folder / "queries.txt").write_text("".join(f"how do I rotate the {subject}\n" for subject in SUBJECTS))
-    return folder
+    return write_subjects(tmp_path_factory.mktemp("source"))
 
 
 def chosen(*assignments: str) -> Settings:

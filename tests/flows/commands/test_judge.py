@@ -3,7 +3,6 @@
 import html
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.ledger import Ledger
 from helpers.commands import Call
 from helpers.fake_chat import FakeChat
-from helpers.judge_commands import KEY, build, judge_settings, write_source
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeChat]:
-    with FakeChat(model="judge", key=KEY) as fake:
-        yield fake
-
-
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Documents and queries; the user's cache and key are the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("JUDGE_KEY", KEY)
-    return write_source(tmp_path / "source")
+from helpers.judge_commands import KEY, build, judge_settings
 
 
 def contradicting(_pair: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -14,27 +14,13 @@ from darklode.pipeline.base.artifacts import Run
 from helpers.commands import DARKLODE, Call, wait_for
 from helpers.fake_batches import FakeBatches
 from helpers.fake_chat import FakeChat
-from helpers.judge_commands import KEY, build, judge_settings, options, write_source
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeChat]:
-    with FakeChat(model="judge", key=KEY) as fake:
-        yield fake
+from helpers.judge_commands import KEY, build, judge_settings, options
 
 
 @pytest.fixture
 def hosted() -> Iterator[FakeBatches]:
     with FakeBatches(model="judge", key=KEY) as fake:
         yield fake
-
-
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Documents and queries; the user's cache and key are the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("JUDGE_KEY", KEY)
-    return write_source(tmp_path / "source")
 
 
 def service(calls: Path, answers: Path, server: FakeChat) -> int:

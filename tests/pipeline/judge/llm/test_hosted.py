@@ -145,15 +145,13 @@ def test_a_kill_anywhere_submits_nothing_twice(
                 Desk(service, tmp_path).submit()
     Desk(service, tmp_path).submit()
     assert sorted(asked(service).values()) == [1] * 10
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     assert Desk(service, tmp_path).fetch() == {"verdict": 10}
 
 
 def test_a_kill_while_answers_are_kept_loses_none(service: FakeBatches, tmp_path: Path) -> None:
     Desk(service, tmp_path).submit()
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     with pytest.MonkeyPatch.context() as patch:
         dies_at(patch, Journal, "forget", after=False)
         with pytest.raises(KeyboardInterrupt):
@@ -181,8 +179,7 @@ def test_a_reply_that_is_lost_begins_no_second_batch(service: FakeBatches, tmp_p
             Desk(service, tmp_path).submit()
         Desk(service, tmp_path).submit()
     assert sorted(asked(service).values()) == [1] * 10
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     assert Desk(service, tmp_path).fetch() == {"verdict": 10}
 
 
@@ -197,8 +194,7 @@ def test_passing_faults_of_uploads_looks_and_downloads_are_waited_out(service: F
     service.fault = flaky
     desk = Desk(service, tmp_path)
     assert len(desk.submit()) == 3
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     assert desk.fetch() == {"verdict": 10}
     assert max(times.values()) > 3
 
@@ -206,8 +202,7 @@ def test_passing_faults_of_uploads_looks_and_downloads_are_waited_out(service: F
 def test_a_download_that_breaks_off_is_said_and_the_same_call_goes_on(service: FakeBatches, tmp_path: Path) -> None:
     desk = Desk(service, tmp_path)
     desk.submit()
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     service.fault = lambda _method, path: "cut" if path.endswith("/content") else None
     with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); the same command goes on from here"):
         desk.fetch()
@@ -248,8 +243,7 @@ def test_a_limit_counts_what_is_under_way_and_what_was_spent(service: FakeBatche
     with pytest.raises(DarklodeError, match="would be exceeded"):
         Desk(service, tmp_path, **given).submit()
     assert len(service.batches) == 2
-    for name in service.batches:
-        service.finish(name)
+    service.finish_all()
     desk = Desk(service, tmp_path, **given)
     assert desk.fetch() == {"verdict": 8}
     used = desk.ledger.open(desk.template.judge_id).rows(["prompt_tokens", "completion_tokens"]).to_pylist()
