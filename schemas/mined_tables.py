@@ -23,6 +23,12 @@ IMPRESSIONS = Table(
             field("position", pa.int32(), "place in the list, from 1; null where the log does not say", null=True),
             field("clicked", pa.bool_(), "whether it was clicked"),
             field("dwell_seconds", pa.float32(), "how long the user stayed, where the log says so", null=True),
+            field(
+                "arm",
+                pa.string(),
+                "the arm of an experiment that answered the search; in an interleaved list, the team that gave the document",
+                null=True,
+            ),
         ]
     ),
 )

@@ -21,6 +21,7 @@ class LogColumns(Section):
     position: str | None = Field(None, description="null: the first present of position, ordinal, rank")
     clicked: str | None = Field(None, description="null: the first present of clicked, click")
     dwell_seconds: str | None = Field(None, description="null: dwell_seconds")
+    arm: str | None = Field(None, description="null: the first present of arm, variant")
     tenant: str | None = Field(None, description="null: tenant")
 
 

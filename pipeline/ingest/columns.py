@@ -36,6 +36,7 @@ LOG_COLUMNS = {
     "position": ("position", "ordinal", "rank"),
     "clicked": ("clicked", "click"),
     "dwell_seconds": ("dwell_seconds",),
+    "arm": ("arm", "variant"),
     "tenant": ("tenant",),
 }
 UBI_EVENTS = {
@@ -49,6 +50,7 @@ UBI_EVENTS = {
     "doc_id": ("event_attributes.object.object_id",),
     "position": ("event_attributes.position.ordinal",),
     "dwell_seconds": ("dwell_seconds",),
+    "arm": ("event_attributes.arm", "event_attributes.variant"),
     "tenant": ("tenant",),
 }
 UBI_QUERIES = {
@@ -144,7 +146,7 @@ def log_columns(settings: LogColumns) -> Columns:
 
 def event_columns(settings: LogColumns) -> Columns:
     """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
-    named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "tenant"})
+    named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
     return Columns("logs.columns", named, UBI_EVENTS, ("action", "timestamp"), "query", events=True)
 
 

@@ -38,6 +38,7 @@ STAGED = pa.schema(
         ("position", pa.int32()),
         ("clicked", pa.bool_()),
         ("dwell_seconds", pa.float32()),
+        ("arm", pa.string()),
     ]
 )
 # The last columns of the order leave equal rows only, so that it hangs on nothing but the rows.
@@ -54,7 +55,7 @@ SELECT * EXCLUDE (day) REPLACE (coalesce(event_id,
 ) AS event_id)
 FROM searched
 ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
-    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, query
+    clicked, dwell_seconds NULLS FIRST, session_id NULLS FIRST, arm NULLS FIRST, query
 """
 
 
@@ -244,7 +245,7 @@ def _values(block: Block, rules: Rules) -> tuple[dict[str, pa.Array], Faults]:
     if rules.date is not None:
         first, last = rules.days
         faults.append(("outside its partition's days", mask(pc.or_(pc.less(days, first), pc.greater(days, last)))))
-    ids = {role: emptied(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id")}
+    ids = {role: emptied(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
     query = normalised(columns["query"], masking=rules.settings.mask_personal_data)
     return ids | typed | {"tenant": columns["tenant"], "query": query, "dwell_seconds": seconds}, faults

@@ -237,7 +237,7 @@ class LogReader:
             self.days.setdefault(day, []).append(number)
 
 
-INGEST_LOGS = Stage("ingest_logs", 1, (), ("impressions",))
+INGEST_LOGS = Stage("ingest_logs", 2, (), ("impressions",))
 
 
 def ingest_logs(

@@ -23,6 +23,7 @@ FULL = {
     "position": 2,
     "clicked": True,
     "dwell_seconds": 3.5,
+    "arm": "blue",
     "tenant": "acme",
 }
 """A row of a log, with every column."""
