@@ -26,7 +26,7 @@ IMPRESSIONS = Table(
             field(
                 "arm",
                 pa.string(),
-                "the arm of an experiment that answered the search, or the team that gave the document to an interleaved list",
+                "the arm of an experiment that answered the search, or the team that gave this to an interleaved list",
                 null=True,
             ),
         ]
