@@ -8,7 +8,7 @@ from darklode.flows import tools
 from darklode.flows.config import DEFAULT_PRESET, load_settings
 from darklode.flows.executor import Exhibit, executor
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import record
+from darklode.flows.runs import place_for, record
 from darklode.flows.spreading import spreading
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -52,7 +52,7 @@ def build_benchmark(
         estimate: stop before the judge, and show what judging will take by a sample of its calls.
     """
     chosen = load_settings(preset, values=settings)
-    run = Run(out)
+    run = place_for(out, mined=False)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"docs": docs, "queries": queries}, chosen)
         tools.fetch_models(chosen)

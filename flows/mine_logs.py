@@ -8,7 +8,7 @@ from typing import Any
 from darklode.flows import tools
 from darklode.flows.config import DEFAULT_PRESET, load_settings
 from darklode.flows.nights import ask_to_learn, asked_to_learn, tell_what_came, watch
-from darklode.flows.runs import record
+from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
 from darklode.pipeline.base.errors import SettingsError
@@ -63,7 +63,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         settings: what differs from the preset, as nested sections.
     """
     chosen = load_settings(preset, values=settings)
-    run, dates = Run(out), _dates(first, last)
+    run, dates = place_for(out, mined=True), _dates(first, last)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)
         job = steps(run, logs, docs, chosen, dates)
@@ -105,7 +105,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             lambda: call(
                 ingest_logs,
                 given.logs.but(*BOTS),
-                given.ingest.only("tenant", "max_row_bytes", "max_reject_share"),
+                given.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
                 dates=dates,
                 known=history.sources(),
             ),

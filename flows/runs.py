@@ -64,6 +64,32 @@ class Recorded:
         return resolve(merge(self.settings.model_dump(mode="json"), values))
 
 
+NAMED = 3
+
+
+def place_for(url: str, *, mined: bool) -> Run:
+    """The run at a folder or prefix, or a new one where nothing lies yet.
+
+    Args:
+        url: where.
+        mined: whether it is to be made from a search log.
+
+    Raises:
+        ArtifactError: what lies there is no run, or one of the other kind.
+    """
+    run = Run(url)
+    before = noted(run)
+    if "docs" not in before:
+        lies = run.store.lying()
+        if lies:
+            some = ", ".join(lies[:NAMED]) + (" …" if len(lies) > NAMED else "")
+            raise ArtifactError(f"{run.store.url} holds {some} and no run; choose a folder of its own with --out")
+    elif ("logs" in before) != mined:
+        held = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
+        raise ArtifactError(f"{run.store.url} holds {held}; choose another --out")
+    return run
+
+
 def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
     """Note what the run is made from.
 
@@ -72,16 +98,10 @@ def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
         inputs: as in `Recorded`.
         settings: in force.
 
-    Raises:
-        ArtifactError: the folder holds a run of the other kind.
     """
-    before = noted(run)
-    if before and ("logs" in before) != ("logs" in inputs):
-        held = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
-        raise ArtifactError(f"{run.store.url} holds {held}; choose another --out")
+    note(run, inputs)  # first: it is what tells a run's folder from any other
     chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write(SETTINGS, chosen.encode())
-    note(run, inputs)
 
 
 def recorded(run: Run) -> Recorded:
@@ -111,8 +131,12 @@ def benchmark(run: Run) -> Recorded:
 
 
 def noted(run: Run) -> dict[str, Any]:
-    """What is noted of a run's making; empty where nothing is."""
-    return dict(json.loads(run.store.read(INPUTS) or b"{}"))
+    """What is noted of a run's making; empty where nothing is, or a file of this name is no note of ours."""
+    try:
+        found = json.loads(run.store.read(INPUTS) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def note(run: Run, facts: Mapping[str, Any]) -> None:

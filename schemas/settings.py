@@ -68,6 +68,7 @@ class IngestSettings(Section):
     documents: DocumentSource = DocumentSource()
     queries: QuerySource = QuerySource()
     tenant: str = Field("default", min_length=1, description="tenant of every row that does not name its own")
+    require_tenant: bool = Field(False, description="reject rows that do not name their own tenant")
     max_row_bytes: int = Field(16_000_000, gt=0, description="a longer line, row or file is rejected, not read")
     max_reject_share: Bound[Share] = Field(
         0.2, description="fail when a larger share of the rows cannot be read: a wrong mapping, not a small dataset"

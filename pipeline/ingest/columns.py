@@ -73,15 +73,17 @@ class Columns:
         named: the names that the settings give, by role.
         usual: the names that are looked for else, the first present first.
         needed: roles without which a source cannot be read.
+        key: the role that names a row, where rows without one are named by their place.
         text: the role that is always text: numbers in it are an error.
-        events: whether rows are events: values may be true, false or a fraction, times stay times, a name with dots is
-            a path into nested fields, and a JSON line may omit what its neighbours have.
+        events: whether rows are events: values may be true, false or a fraction, times stay times, and a name with dots
+            is a path into nested fields.
     """
 
     section: str
     named: dict[str, str]
     usual: Mapping[str, tuple[str, ...]] = field(repr=False)
     needed: tuple[str, ...] = ("text",)
+    key: str | None = None
     text: str = "text"
     events: bool = False
 
@@ -89,7 +91,8 @@ class Columns:
         """The column for each role that the source has, of those that are present.
 
         Raises:
-            InputError: a column that the settings name is not there, or there is none for a role that is needed.
+            InputError: a column that the settings name is not there, there is none for a role that is needed, or two
+                have the name of one.
         """
         for role, name in self.named.items():
             self.check(where, role, name, present)
@@ -101,11 +104,18 @@ class Columns:
                     f"{where} has no column for the {role} (none of {wanted}); it has {_list(present)}; "
                     f"name it in {self.section}.{role}"
                 )
+        twice = [name for name in found.values() if list(present).count(name) > 1]
+        if twice:
+            raise InputError(f"{where} has several columns named {twice[0]!r}; rename all but one")
         return found
 
-    def omitted(self, found: Mapping[str, str]) -> dict[str, str]:
-        """Names under which later JSON lines may have the roles of events that the first ones omit."""
-        return {role: names[0] for role, names in self.usual.items() if self.events and role not in found}
+    def everywhere(self, found: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """The names of each role in a file whose rows may omit what others have: of those not found yet, all usual.
+
+        The key is none of these: a file whose first rows have no ids has rows that are named by their place.
+        """
+        usual = {role: names for role, names in self.usual.items() if role != self.key}
+        return usual | {role: (name,) for role, name in found.items()}
 
     def check(self, where: str, role: str, name: str, present: Collection[str]) -> None:
         """Raise an InputError where a column that the settings name is not present."""
@@ -125,35 +135,40 @@ class Columns:
 
     def _first(self, role: str, present: Collection[str]) -> str | None:
         names = (self.named[role],) if role in self.named else self.usual[role]
-        return next((name for name in names if name in present), None)
+        folded = {} if role in self.named else {name.casefold(): name for name in reversed(list(present))}
+        return next((name for name in names if name in present), None) or next(
+            (folded[name] for name in names if name in folded), None
+        )
 
 
 def document_columns(settings: DocumentColumns) -> Columns:
     """The roles of a document's columns."""
-    return Columns("ingest.documents.columns", settings.model_dump(exclude_none=True), DOCUMENT_COLUMNS)
+    return Columns("ingest.documents.columns", settings.model_dump(exclude_none=True), DOCUMENT_COLUMNS, key="doc_id")
 
 
 def query_columns(settings: QueryColumns) -> Columns:
     """The roles of a query's columns."""
-    return Columns("ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS)
+    return Columns("ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS, key="query_id")
 
 
 def log_columns(settings: LogColumns) -> Columns:
     """The roles of a search log's columns."""
     needed = ("timestamp", "query", "doc_id", "clicked")
-    return Columns("logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, needed, "query", events=True)
+    return Columns(
+        "logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, needed, text="query", events=True
+    )
 
 
 def event_columns(settings: LogColumns) -> Columns:
     """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
     named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
-    return Columns("logs.columns", named, UBI_EVENTS, ("action", "timestamp"), "query", events=True)
+    return Columns("logs.columns", named, UBI_EVENTS, ("action", "timestamp"), text="query", events=True)
 
 
 def search_columns(settings: LogColumns) -> Columns:
     """The roles of the fields of `ubi_queries`."""
     named = settings.model_dump(exclude_none=True, include={"tenant"})
-    return Columns("logs.columns", named, UBI_QUERIES, ("search_id",), "query", events=True)
+    return Columns("logs.columns", named, UBI_QUERIES, ("search_id",), text="query", events=True)
 
 
 def _list(names: Collection[str]) -> str:

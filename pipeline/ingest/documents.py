@@ -68,13 +68,20 @@ class Folder:
         self._intake.closed(file)
         try:
             prose = self._prose(data, file)
+            head = self._head(prose)
         except BadDocumentError as reason:
             shown = data and data[:LONGEST].decode(errors="replace")
             self._intake.reject(str(reason), file.name, None, shown or None)
             return None
-        head = {key: value for key, value in prose.head.items() if value.strip()}
-        self._keys.update(dict.fromkeys(head))
-        return {"doc_id": file.name, "title": prose.title, "text": prose.text, **self._columns.pick(head)}
+        return {"doc_id": file.name, "title": prose.title, "text": prose.text, **head}
+
+    def _head(self, prose: Prose) -> dict[str, str]:
+        given = {key: (value or "").strip() for key, value in prose.head.items()}
+        self._keys.update({key: None for key, value in given.items() if value})
+        found = self._columns.pick(given)
+        if not found.get("tenant", "whoever"):  # or it would go to the tenant of rows that name none
+            raise BadDocumentError("its head names a tenant, but not by a plain value")
+        return {role: value for role, value in found.items() if value}
 
     def _prose(self, data: bytes | None, file: File) -> Prose:
         if data is None:
@@ -128,17 +135,17 @@ def _blocks(path: str, choice: Choice, intake: Intake, settings: IngestSettings)
 
 def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
     """The rows with an id of their own and a text, and the hashes of their ids."""
-    sound = weed(block, common_faults(block, "doc_id", settings.max_row_bytes), intake)
-    whole = sound.completed(settings.tenant) if "doc_id" in sound.columns else _named(sound, settings.tenant)
+    sound = weed(block, common_faults(block, "doc_id", settings), intake)
+    whole = (sound if "doc_id" in sound.columns else _named(sound)).completed(settings)
     keys = keys_of(whole.columns["tenant"].to_pylist(), whole.columns["doc_id"].to_pylist())
     repeated = seen.repeated(keys)
     return weed(whole, [("duplicate id", repeated)], intake), keys[~repeated]
 
 
-def _named(block: Block, tenant: str) -> Block:
+def _named(block: Block) -> Block:
     """Rows of a source without ids are named by their file and line."""
     names = pc.binary_join_element_wise(block.files, block.lines.cast(pa.string()), ":")
-    return Block(block.files, block.columns | {"doc_id": names}, block.lines).completed(tenant)
+    return Block(block.files, block.columns | {"doc_id": names}, block.lines)
 
 
 def _rows(block: Block) -> pa.Table:

@@ -38,17 +38,26 @@ REMOTE = "s3://"
 
 @dataclass(frozen=True)
 class File:
-    """A file to read: `name` is its path below the folder that was given, with `/`; `size` is in bytes."""
+    """A file below the folder that was given.
+
+    Attributes:
+        path: where it lies.
+        name: its path below the folder, with `/`; bytes that are no UTF-8 as `\\xff`.
+        size: in bytes.
+        modified_ns: when it was changed last.
+        skipped: why it is not looked into; None: it can be.
+    """
 
     path: Path
     name: str
     size: int
     modified_ns: int
+    skipped: str | None = None
 
     @property
     def ending(self) -> str:
-        """The ending in lower case, without a `.gz` after it."""
-        return Path(self.name.lower().removesuffix(".gz")).suffix
+        """The ending in lower case, without a `.gz` after it; none of a file that is not looked into."""
+        return "" if self.skipped else Path(self.name.lower().removesuffix(".gz")).suffix
 
     @property
     def format(self) -> str | None:
@@ -59,8 +68,9 @@ class File:
 def listing(path: str, *, remote: bool = False) -> list[File]:
     """The file itself, or all files below a folder by relative path; `remote`: also below an `s3://` prefix.
 
-    Hidden files and folders are skipped. A link to a file is followed only when it stays in the folder, a link to a
-    folder never: what it leads to is either outside or listed anyway. An `s3://` prefix may be empty.
+    Hidden files and folders are left out. Listed as skipped are links that lead out of the folder or nowhere, links to
+    folders (what they lead to is either outside or listed anyway), what is no regular file, and the folders of runs. An
+    `s3://` prefix may be empty.
 
     Raises:
         InputError: there is no such file or folder, or it may not be looked into.
@@ -70,7 +80,7 @@ def listing(path: str, *, remote: bool = False) -> list[File]:
     root = Path(path).expanduser()
     try:
         if root.is_file():
-            return [_file(root, root.name)]
+            return [_file(root, _named(Path(root.name)))]
         if root.is_dir():
             return sorted(_below(root), key=lambda file: file.name)
     except OSError as error:
@@ -85,7 +95,7 @@ def source_fingerprint(path: str) -> str:
         InputError: there is no such path, or no file below it.
     """
     files = listing(path, remote=True)
-    if not files:
+    if not any(file for file in files if not file.skipped):
         raise InputError(f"{path} holds no files; name a file or a folder to read")
     return key_of([[file.name, file.size, file.modified_ns] for file in files])
 
@@ -93,13 +103,36 @@ def source_fingerprint(path: str) -> str:
 def _below(root: Path) -> Iterator[File]:
     inside = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
+        seen = [name for name in sorted(folders) if not name.startswith(".")]
+        skipped = {name: reason for name in seen if (reason := _not_entered(Path(folder, name)))}
+        folders[:] = [name for name in seen if name not in skipped]
+        for name in [*skipped, *names]:
             path = Path(folder, name)
-            if name.startswith(".") or not path.is_file():
-                continue
-            if not path.is_symlink() or path.resolve().is_relative_to(inside):
-                yield _file(path, path.relative_to(root).as_posix())
+            if not name.startswith("."):
+                yield _file(path, _named(path.relative_to(root)), skipped.get(name) or _not_read(path, inside))
+
+
+RUNS_OWN = "inputs.json", "settings.yaml"
+"""What lies in the folder of a run from its beginning on; a run must not read what it wrote."""
+
+
+def _not_entered(folder: Path) -> str | None:
+    if folder.is_symlink():
+        return "link to a folder"
+    return "folder of a run" if all((folder / name).exists() for name in RUNS_OWN) else None
+
+
+def _not_read(path: Path, inside: Path) -> str | None:
+    if not path.exists():
+        return "link to nothing"
+    if not path.is_file():
+        return "no regular file"
+    outside = path.is_symlink() and not path.resolve().is_relative_to(inside)
+    return "link to what lies outside the folder" if outside else None
+
+
+def _named(path: Path) -> str:
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _remote(store: Store) -> Iterator[File]:
@@ -118,7 +151,9 @@ def _remote(store: Store) -> Iterator[File]:
             yield File(Path(info.path), name, info.size, info.mtime_ns or 0)
 
 
-def _file(path: Path, name: str) -> File:
+def _file(path: Path, name: str, skipped: str | None = None) -> File:
+    if skipped:
+        return File(path, name, 0, 0, skipped)
     status = path.stat()
     return File(path, name, status.st_size, status.st_mtime_ns)
 
@@ -176,12 +211,12 @@ def choose_queries(path: str, wanted: str) -> Choice:
             f"{path} holds no queries; name a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them"
         )
     if named:
-        return Choice(named, None)
+        return Choice(named, None, [file for file in files if file.skipped])
     return Choice(known, None, [file for file in files if file not in known])
 
 
 def _of_beir(files: list[File], stem: str) -> list[File]:
-    return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"}]
+    return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"} and not file.skipped]
 
 
 def _beir(path: str, files: list[File], stem: str) -> Choice:
@@ -207,7 +242,8 @@ def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Cho
     if not files:
         raise InputError(f"{path} holds no files; name a file or a folder to read")
     known = [file for file in files if file.format in formats]
-    return Choice(known or files, reader, [file for file in files if known and file not in known])
+    chosen = known or [file for file in files if not file.skipped]
+    return Choice(chosen, reader, [file for file in files if file not in chosen])
 
 
 Kind = Literal["documents", "queries", "logs"]

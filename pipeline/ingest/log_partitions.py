@@ -92,7 +92,7 @@ def _logs(files: Sequence[File], wanted: str, *, ubi: bool) -> list[File]:
     if wanted == "auto":
         known = [file for file in files if file.format in TABULAR]
         return [file for file in known if date_in(file.name)] or known
-    return [file for file in files if file.format == wanted] or list(files)
+    return [file for file in files if file.format == wanted] or [file for file in files if not file.skipped]
 
 
 def date_in(name: str) -> date | None:

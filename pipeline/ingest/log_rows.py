@@ -216,9 +216,9 @@ class Rules:
 
 def usable(block: Block, rules: Rules, intake: Intake) -> pa.Table:
     """The rows that can be used, with the schema STAGED; positions count from where the log begins to."""
-    faults = common_faults(block, "", rules.ingest.max_row_bytes, "query")
+    faults = common_faults(block, "", rules.ingest, "query")
     faults.append(("empty doc_id", blank(block.columns["doc_id"])))
-    sound = weed(block, faults, intake).completed(rules.ingest.tenant)
+    sound = weed(block, faults, intake).completed(rules.ingest)
     values, bad = _values(sound, rules)
     kept = ~np.logical_or.reduce([hit for _, hit in bad])
     weed(sound, bad, intake)

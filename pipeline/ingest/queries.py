@@ -44,12 +44,12 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
 
 
 def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
-    sound = weed(block, common_faults(block, "query_id", settings.max_row_bytes), intake)
+    sound = weed(block, common_faults(block, "query_id", settings), intake)
     times, unreadable = read_times(sound.columns.get("timestamp", sound.nulls()))
     counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))
     bad = unreadable | uncounted
     faults = [("unreadable timestamp", unreadable), ("count is not a positive whole number", uncounted)]
-    whole = _named(weed(sound, faults, intake)).completed(settings.tenant)
+    whole = _named(weed(sound, faults, intake)).completed(settings)
     tenants, names = whole.columns["tenant"], whole.columns["query_id"]
     repeated = seen.repeated(keys_of(tenants.to_pylist(), names.to_pylist()))
     left = weed(whole, [("duplicate id", repeated)], intake)

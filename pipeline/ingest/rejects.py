@@ -105,8 +105,9 @@ SPECIAL = r'[\x00-\x1f"\\]'
 
 def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
     """One JSON object a row, without nulls; values are cut to `longest` characters."""
-    members = [_member(role, values, longest) for role, values in columns.items()]
-    inside = pc.binary_join_element_wise(*members, ", ", null_handling="skip")
+    # Arrow's null_handling="skip" would leave out the whole row where all is null.
+    members = [pc.fill_null(_member(role, values, longest), "") for role, values in columns.items()]
+    inside = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*members, ""), 0, -2)
     return pc.binary_join_element_wise("{", inside, "}", "")
 
 
@@ -115,7 +116,7 @@ def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
     if pc.any(pc.match_substring_regex(texts, SPECIAL)).as_py():
         for character, escaped in ESCAPES.items():
             texts = pc.replace_substring(texts, character, escaped)
-    return pc.binary_join_element_wise(f'"{role}": "', texts, '"', "")
+    return pc.binary_join_element_wise(f'"{role}": "', texts, '", ', "")
 
 
 LONGEST = 4 * PAYLOAD_CHARACTERS  # UTF-8 takes up to four bytes a character
@@ -207,9 +208,9 @@ class Intake:
             self._flush(FLUSH_ROWS)
 
     def foreign(self, file: File) -> None:
-        """Turn away a file of another kind; it counts as a row, but not as an unreadable one."""
+        """Turn away a file of another kind, or a skipped one; it counts as a row, but not as an unreadable one."""
         self.saw(1)
-        self.reject(self.kind.foreign, file.name, None, None, aside=True)
+        self.reject(file.skipped or self.kind.foreign, file.name, None, None, aside=True)
 
     def drop(self, reason: str, block: Block, *, aside: bool = False) -> None:
         """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""

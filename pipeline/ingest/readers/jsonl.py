@@ -1,9 +1,11 @@
 """JSON lines: Arrow reads whole blocks; only the lines around a bad one are read one by one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from darklode.pipeline.ingest.columns import (
@@ -21,10 +23,10 @@ from darklode.pipeline.ingest.readers.text import Records, lines_of, records_of,
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file, joined
 
-PROBED_LINES = 100
-PROBED_EVENTS = 1000
 FEW_LINES = 64
 Row = dict[str, str | None]
+Names = dict[str, tuple[str, ...]]
+"""The names of each role's fields; of those that a line has, the first one counts."""
 
 
 class BadLineError(Exception):
@@ -34,38 +36,35 @@ class BadLineError(Exception):
 def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
     """Read a file of JSON objects, one a line; a line longer than `limit` bytes is rejected.
 
+    A line may omit what others have. A column that the settings name has to be there in the first megabyte.
+
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
-    found: dict[str, str] = {}
+    found: Names = {}
     kinds = pa.schema([])
     for some in records_of(file, intake.at, limit):
         records = sound(some, file, intake)
-        if not found and (good := _probe(records, PROBED_EVENTS if columns.events else PROBED_LINES)):
-            found = columns.find(str(file.path), names_in(good, nested=columns.events))
-            found |= columns.omitted(found)
+        if not found and (good := _probe(records)):
+            found = columns.everywhere(columns.find(str(file.path), names_in(good, nested=columns.events)))
             kinds = _kinds(good, found, columns)
         if blocks := list(_blocks(records, found, kinds, columns, file, intake)):
             yield joined(blocks)
 
 
-def _probe(records: Records, lines: int) -> list[Values]:
-    """The first good lines of some."""
+def _probe(records: Records) -> list[Values]:
+    """The good lines of some."""
     good: list[Values] = []
     for at in range(len(records)):
-        try:
+        with suppress(BadLineError):
             good.append(_object(records.raw(at)))
-        except BadLineError:
-            continue
-        if len(good) == lines:
-            break
     return good
 
 
-def _kinds(rows: list[Values], found: dict[str, str], columns: Columns) -> pa.Schema:
+def _kinds(rows: list[Values], found: Names, columns: Columns) -> pa.Schema:
     """Whole numbers stay numbers until they are read, in events all numbers; whatever else is expected to be text."""
     kinds = {}
-    for role, name in found.items():
+    for role, name in ((role, name) for role, names in found.items() for name in names):
         given = [value for row in rows if (value := at_path(row, name)) is not None]
         whole = bool(given) and isinstance(given[0], int) and not isinstance(given[0], bool)
         if columns.events and role != columns.text:
@@ -76,13 +75,13 @@ def _kinds(rows: list[Values], found: dict[str, str], columns: Columns) -> pa.Sc
 
 
 def _blocks(
-    records: Records, found: dict[str, str], kinds: pa.Schema, columns: Columns, file: File, intake: Intake
+    records: Records, found: Names, kinds: pa.Schema, columns: Columns, file: File, intake: Intake
 ) -> Iterator[Block]:
     if not len(records):
         return
     table = _table(records, kinds)
     if table is not None:
-        texts = {role: joined_lists(column_at(table, name)).cast(pa.string()) for role, name in found.items()}
+        texts = {role: _first(table, names) for role, names in found.items()}
         yield from_file(file.name, texts, lines_of(records))
     elif len(records) <= FEW_LINES:
         yield from _one_by_one(records, found, columns, file, intake)
@@ -90,6 +89,12 @@ def _blocks(
         middle = len(records) // 2
         yield from _blocks(records.span(0, middle), found, kinds, columns, file, intake)
         yield from _blocks(records.span(middle, len(records)), found, kinds, columns, file, intake)
+
+
+def _first(table: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Of each row the first value under some names."""
+    given = [joined_lists(column_at(table, name)).cast(pa.string()) for name in names]
+    return pc.coalesce(*given) if len(given) > 1 else given[0]
 
 
 def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
@@ -106,9 +111,7 @@ def _table(records: Records, kinds: pa.Schema) -> pa.Table | None:
     return table if table.num_rows == len(records) else None
 
 
-def _one_by_one(
-    records: Records, found: dict[str, str], columns: Columns, file: File, intake: Intake
-) -> Iterator[Block]:
+def _one_by_one(records: Records, found: Names, columns: Columns, file: File, intake: Intake) -> Iterator[Block]:
     rows, lines = [], []
     for at in range(len(records)):
         line = int(records.lines[at])
@@ -132,8 +135,12 @@ def _object(line: bytes) -> Values:
     return value
 
 
-def _row(value: Values, found: dict[str, str], columns: Columns) -> Row:
-    row = {role: _text(at_path(value, name), role, columns) for role, name in found.items()}
+def _row(value: Values, found: Names, columns: Columns) -> Row:
+    given = {
+        role: next((v for name in names if (v := at_path(value, name)) is not None), None)
+        for role, names in found.items()
+    }
+    row = {role: _text(one, role, columns) for role, one in given.items()}
     try:
         "".join(text or "" for text in row.values()).encode()
     except UnicodeEncodeError as error:

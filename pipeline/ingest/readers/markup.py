@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
+from darklode.pipeline.ingest.readers.front_matter import BadHeadError, Head, front_matter
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
@@ -23,18 +22,18 @@ class BadDocumentError(Exception):
 
 @dataclass(frozen=True)
 class Prose:
-    """A document as its file gives it; `head` holds front matter or meta elements, plain values as text."""
+    """A document as its file gives it; `head` holds front matter or meta elements."""
 
     title: str | None
     text: str
-    head: dict[str, str]
+    head: Head
 
 
 def read_prose(text: str, kind: str) -> Prose:
     """Read a document of kind `markdown`, `html` or `text`; line ends become \\n.
 
     Raises:
-        BadDocumentError: the front matter is not YAML, or the HTML is nested too deeply.
+        BadDocumentError: the front matter cannot be read, or the HTML is nested too deeply.
     """
     unix = text.replace("\r\n", "\n").replace("\r", "\n")
     if kind == "markdown":
@@ -43,38 +42,11 @@ def read_prose(text: str, kind: str) -> Prose:
 
 
 def _markdown(text: str) -> Prose:
-    head, body = _front_matter(text)
-    return Prose(_first_heading(body), body, head)
-
-
-@cache
-def _yaml() -> Any:
-    from frontmatter.default_handlers import YAMLHandler
-
-    return YAMLHandler()
-
-
-def _front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Split front matter off. What stands between two rules but is no mapping is text like any other."""
-    handler = _yaml()
-    if not handler.detect(text):
-        return {}, text
     try:
-        matter, body = handler.split(text)
-        values = handler.load(matter)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BadDocumentError("broken front matter") from error
-    except ValueError:
-        return {}, text
-    if values is None:
-        return {}, body.strip()
-    if not isinstance(values, dict):
-        return {}, text
-    return {str(key): str(value) for key, value in values.items() if _is_plain(value)}, body.strip()
-
-
-def _is_plain(value: object) -> bool:
-    return value is not None and not isinstance(value, list | dict | set | bytes)
+        head, body = front_matter(text)
+    except BadHeadError as error:
+        raise BadDocumentError(str(error)) from error
+    return Prose(_first_heading(body), body, head)
 
 
 def _first_heading(text: str) -> str | None:
@@ -102,14 +74,26 @@ def _fence(opened: str, mark: str, info: str) -> str:
     return "" if closes else opened
 
 
+# Elements that nest without end; others close one another, or have no content.
+_OPENED = re.compile(r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I)
+MOST_DEPTH = 2000
+
+
 def _html(text: str) -> Prose:
     from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
+    from selectolax.lexbor import LexborHTMLParser
 
+    depth = 0
+    for match in _OPENED.finditer(text):
+        depth += -1 if match[1] else 1
+        if depth > MOST_DEPTH:  # the time for deeper ones grows with the square of the depth
+            raise BadDocumentError("HTML nested too deeply")
+    whole = LexborHTMLParser(text).html or ""  # well-formed: of any other, html.parser's time may grow quadratically
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
         try:
-            return _page(BeautifulSoup(text, "html.parser"))
+            return _page(BeautifulSoup(whole, "html.parser"))
         except RecursionError as error:
             raise BadDocumentError("HTML nested too deeply") from error
 
@@ -122,7 +106,7 @@ def _page(page: BeautifulSoup) -> Prose:
     from bs4 import Tag
     from markdownify import ATX, MarkdownConverter
 
-    head = {
+    head: Head = {
         str(meta["name"]): str(meta["content"]) for meta in page.find_all("meta", attrs={"name": True, "content": True})
     }
     title = _words(page.title) or _words(page.find("h1"))
@@ -131,6 +115,10 @@ def _page(page: BeautifulSoup) -> Prose:
         raise BadDocumentError("no HTML")
     for element in main.find_all(CHROME):
         element.decompose()
+    for items in main.find_all("ol"):
+        for number, item in enumerate(items.find_all("li", recursive=False)):
+            # MarkdownConverter counts the items before each, which takes the square of their number
+            vars(item)["find_previous_siblings"] = lambda *_, before=number: range(before)
     if main is page:
         for element in main.find_all(["head", "title"]):
             element.decompose()

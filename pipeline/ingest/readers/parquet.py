@@ -1,5 +1,6 @@
 """Parquet files, a batch of rows at a time."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,7 +26,8 @@ def read_parquet(file: File, columns: Columns, intake: Intake) -> Iterator[Block
     try:
         with pq.ParquetFile(file.path) as source:
             leaves = leaves_of(source.schema_arrow, nested=columns.events)
-            found = columns.find(str(file.path), list(leaves))
+            twice = [name for name, times in Counter(source.schema_arrow.names).items() if times > 1]
+            found = columns.find(str(file.path), [*leaves, *twice])
             _check(file, leaves, found, columns)
             seen = 0
             for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(found.values()))):

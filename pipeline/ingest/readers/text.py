@@ -27,7 +27,8 @@ PIECE_BYTES = 1 << 20
 def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
     """The file's content in pieces of about a megabyte; `at` is told how many of the file's bytes are read.
 
-    UTF-8 and UTF-16 byte order marks are taken away, and UTF-16 becomes UTF-8; nothing else is checked.
+    UTF-8 and UTF-16 byte order marks are taken away, and UTF-16 becomes UTF-8. Where the first piece ends its lines
+    with carriage returns alone, they become line feeds. Nothing else is checked.
 
     Raises:
         InputError: the file cannot be opened, its gzip is damaged or cut off, or its UTF-16 is invalid.
@@ -50,8 +51,10 @@ def _decoded(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Ite
     wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16")()
     piece = piece.removeprefix(codecs.BOM_UTF8)
+    returns = b"\r" in piece[:-1] and b"\n" not in piece
     while piece:
-        yield decoder.decode(piece).encode() if wide else piece
+        utf8 = decoder.decode(piece).encode() if wide else piece
+        yield utf8.replace(b"\r", b"\n") if returns else utf8
         tell()
         piece = stream.read(PIECE_BYTES)
     if wide:

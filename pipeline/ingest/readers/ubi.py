@@ -60,7 +60,7 @@ def _searches(files: Sequence[File], rules: Rules, intake: Intake) -> Iterator[B
             named = weed(block, [("missing query_id", blank(block.columns["search_id"]))], intake)
             intake.saw(-len(named))
             if len(named):
-                yield _of_session(_complete(named).completed(rules.ingest.tenant))
+                yield _of_session(_complete(named).completed(rules.ingest))
 
 
 def _complete(block: Block) -> Block:
@@ -88,7 +88,7 @@ def _impressions(block: Block, texts: "_Texts", others: "_Others", rules: Rules,
     clicks = pc.if_else(pa.array(clicked[wanted]), "true", "false")
     doc_ids = rest.columns.get("doc_id", rest.nulls())
     given = Block(rest.files, rest.columns | {"clicked": clicks, "doc_id": doc_ids}, rest.lines)
-    told = texts.fill(_of_session(given.completed(rules.ingest.tenant)))
+    told = texts.fill(_of_session(given.completed(rules.ingest)))
     return weed(told, [("its query_id has no query", blank(told.columns["query"]))], intake)
 
 

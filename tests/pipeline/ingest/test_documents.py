@@ -1,6 +1,7 @@
 """Documents from folders of Markdown, HTML and text."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,54 @@ def test_hidden_files_and_links_that_leave_are_skipped(tmp_path: Path) -> None:
     (docs / "broken.md").symlink_to(tmp_path / "nothing.md")
     (docs / "stays.md").symlink_to(docs / "a.md")
     (docs / "loop").symlink_to(docs)
-    got = documents_of(docs, tmp_path / "run")
+    os.mkfifo(docs / "pipe.md")
+    got = documents_of(docs, tmp_path / "run", max_reject_share=0)
     assert [row["doc_id"] for row in got.rows] == ["a.md", "stays.md"]
+    assert sorted((row["file"], row["reason"]) for row in got.rejects) == [
+        ("broken.md", "link to nothing"),
+        ("leaves.md", "link to what lies outside the folder"),
+        ("loop", "link to a folder"),
+        ("pipe.md", "no regular file"),
+    ]
+
+
+def test_the_folder_of_a_run_is_not_read(tmp_path: Path) -> None:
+    docs = folder(tmp_path, {"a.md": "a", "run/README.md": "# Card", "run/inputs.json": "{}", "run/settings.yaml": ""})
+    before = source_fingerprint(str(docs))
+    (docs / "run" / "report.html").write_text("<p>report</p>")
+    assert source_fingerprint(str(docs)) == before
+    got = documents_of(docs, tmp_path / "out", max_reject_share=0)
+    assert [row["doc_id"] for row in got.rows] == ["a.md"]
+    assert [(row["file"], row["reason"]) for row in got.rejects] == [("run", "folder of a run")]
+
+
+def test_a_name_that_is_no_utf8_is_escaped(tmp_path: Path) -> None:
+    docs = folder(tmp_path, {"a.md": "a"})
+    (Path(os.fsdecode(os.fsencode(docs) + b"/caf\xe9.md"))).write_text("b")
+    got = documents_of(docs, tmp_path / "run")
+    assert [(row["doc_id"], row["text"]) for row in got.rows] == [("a.md", "a"), (r"caf\xe9.md", "b")]
+
+
+@pytest.mark.parametrize("key", ["tenant", "Tenant", "TENANT"])
+@pytest.mark.parametrize("ending", ["md", "html"])
+def test_a_tenant_is_a_tenant_however_it_is_written(tmp_path: Path, key: str, ending: str) -> None:
+    head = {"md": f"\n---\n{key}: acme\ndate: 2026-13-45\n---\nx", "html": f"<meta name={key} content=acme>x"}
+    (row,) = ingest(tmp_path, {f"a.{ending}": head[ending]}).rows
+    assert row["tenant"] == "acme"
+
+
+@pytest.mark.parametrize("value", ["", "~", "[acme]", "{name: acme}"])
+def test_a_tenant_that_cannot_be_read_is_not_everybodys(tmp_path: Path, value: str) -> None:
+    got = ingest(tmp_path, {"a.md": f"---\ntenant: {value}\n---\nx", "b.md": "fine"})
+    assert [(row["file"], row["reason"]) for row in got.rejects] == [
+        ("a.md", "its head names a tenant, but not by a plain value")
+    ]
+
+
+def test_rows_that_name_no_tenant_are_rejected_where_they_have_to(tmp_path: Path) -> None:
+    got = ingest(tmp_path, {"a.md": "---\ntenant: acme\n---\nx", "b.md": "y"}, require_tenant=True)
+    assert [(row["tenant"], row["doc_id"]) for row in got.rows] == [("acme", "a.md")]
+    assert [(row["file"], row["reason"]) for row in got.rejects] == [("b.md", "names no tenant")]
 
 
 def test_other_files_are_rejected_but_do_not_count(tmp_path: Path) -> None:

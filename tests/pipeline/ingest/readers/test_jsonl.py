@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.ingesting import documents_of, lines, write
+from helpers.ingesting import documents_of, lines, queries_of, write
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -84,3 +84,22 @@ def test_lines_are_counted_across_blocks(tmp_path: Path) -> None:
 def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:
     got = documents_of(write(tmp_path / "d.jsonl", lines({"body": "a"}, "", {"body": "b"})), tmp_path / "run")
     assert [row["doc_id"] for row in got.rows] == ["d.jsonl:1", "d.jsonl:3"]
+
+
+@pytest.mark.parametrize("late", [200, 60_000])
+def test_what_the_first_lines_omit_counts_in_later_ones(tmp_path: Path, late: int) -> None:
+    rows = lines(*({"text": f"text {n}"} for n in range(late)), {"text": "secret", "tenant": "acme", "title": "T"})
+    got = documents_of(write(tmp_path / "d.jsonl", rows), tmp_path / "run")
+    assert [row["tenant"] for row in got.rows] == ["default"] * late + ["acme"]
+    assert got.rows[-1]["title"] == "T"
+    assert got.rows[-1]["doc_id"] == f"d.jsonl:{late + 1}"
+
+
+@pytest.mark.parametrize("row", [{}, {"x": 1}, {"query": None}])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_row_of_nothing_is_a_reject(tmp_path: Path, row: dict[str, object], first: bool) -> None:
+    rows = [row, {"query": "reset"}] if first else [{"query": "reset"}, row]
+    got = queries_of(write(tmp_path / "q.jsonl", lines(*rows)), tmp_path / "run")
+    assert [row["text"] for row in got.rows] == ["reset"]
+    assert got.reasons == [("empty text", 1 if first else 2)]
+    assert got.rejects[0]["payload"] == "{}"

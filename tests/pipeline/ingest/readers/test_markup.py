@@ -1,5 +1,7 @@
 """Markdown and HTML as documents: front matter, titles, the main part of a page."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,16 +19,6 @@ def test_front_matter_gives_title_url_tenant_and_id(tmp_path: Path) -> None:
     (row,) = ingest(tmp_path, {"a.md": head}).rows
     assert (row["doc_id"], row["title"], row["url"], row["tenant"]) == ("7", "2024-01-01", "https://x.example", "acme")
     assert row["text"] == "# Other"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["---\n\nA rule above, one below\n\n---\n\nmore", "--- \nnever closed", "---\n- a list\n---\nmore"],
-    ids=["rules", "open", "list"],
-)
-def test_rules_that_are_no_front_matter_stay_text(tmp_path: Path, text: str) -> None:
-    (row,) = ingest(tmp_path, {"a.md": text}).rows
-    assert row["text"] == text
 
 
 def test_broken_front_matter_is_rejected(tmp_path: Path) -> None:
@@ -68,3 +60,43 @@ def test_html_without_a_main_part(tmp_path: Path, page: str, title: str | None, 
 def test_html_nested_too_deeply_is_rejected(tmp_path: Path) -> None:
     got = ingest(tmp_path, {"deep.html": "<div>" * 5000 + "x", "a.md": "fine"})
     assert got.reasons == [("HTML nested too deeply", None)]
+
+
+HOSTILE = {
+    "conditional": "<![ x" * 20_000,
+    "unclosed tags": "<a " * 40_000,
+    "comments": "<!--" * 160_000,
+    "a long list": "<ol>" + "<li>x</li>" * 8_000 + "</ol>",
+    "formatting": "<p><b><i><u>" * 2_000,
+    "tables": "<table>" * 5_000,
+    "attributes": "<a" + " x=1" * 100_000 + ">",
+    "entities": "&amp" * 100_000,
+    "divisions": "<div>" * 100_000,
+    "lists": "<ul><li>" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_html_is_read_in_time_that_grows_with_its_length(name: str) -> None:
+    """Two of these took minutes; a limit of the processor's seconds ends the process where one does again."""
+    code = """
+import resource, sys
+from darklode.pipeline.ingest.readers.markup import BadDocumentError, read_prose
+text = sys.stdin.read()
+read_prose("<p>warm</p>", "html")
+spent = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
+resource.setrlimit(resource.RLIMIT_CPU, (spent + 10, spent + 10))
+try:
+    print(len(read_prose(text, "html").text))
+except BadDocumentError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=HOSTILE[name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-300:]
+
+
+def test_long_lists_keep_their_numbers(tmp_path: Path) -> None:
+    (row,) = ingest(tmp_path, {"a.html": "<ol>" + "".join(f"<li>i{n}</li>" for n in range(1, 301)) + "</ol>"}).rows
+    assert row["text"].splitlines() == [f"{n}. i{n}" for n in range(1, 301)]

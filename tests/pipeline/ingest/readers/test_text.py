@@ -82,7 +82,8 @@ def test_csv_records_are_those_of_the_csv_module(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    lines=st.lists(st.binary(max_size=8).filter(lambda line: b"\n" not in line), max_size=10), size=st.integers(1, 9)
+    lines=st.lists(st.binary(max_size=8).filter(lambda line: not set(b"\r\n") & set(line)), max_size=10),
+    size=st.integers(1, 9),
 )
 def test_lines_are_whole_and_numbered(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], size: int) -> None:
     path = tmp_path_factory.mktemp("lines") / "d.txt"
@@ -92,3 +93,21 @@ def test_lines_are_whole_and_numbered(tmp_path_factory: pytest.TempPathFactory, 
     assert [line for line, _, _ in got] == list(range(1, max(len(lines), 1) + 1))
     assert [raw[:6] for _, raw, _ in got] == [(b"|" + line + b"\n")[:6] for line in lines or [b""]]
     assert [fault is not None for _, _, fault in got] == [len(line) + 1 > 5 for line in lines or [b""]]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_kind_of_line_end_ends_a_line(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(end.join([b"query,n", b"reset,1", b"close,2", b""]))
+    assert [(line, raw.strip()) for line, raw, _ in cut(path, ",")] == [
+        (1, b"query,n"),
+        (2, b"reset,1"),
+        (3, b"close,2"),
+    ]
+
+
+def test_a_line_end_cut_by_a_piece_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "d.txt"
+    path.write_bytes(b"abc\r\ndef\r\n")
+    with patch.object(pieces, "PIECE_BYTES", 4):
+        assert [(line, raw) for line, raw, _ in cut(path)] == [(1, b"abc\r\n"), (2, b"def\r\n")]
