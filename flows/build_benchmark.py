@@ -85,7 +85,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             source=queries,
         ),
         Step(CLEAN, call(clean, given.clean, seed=seed)),
-        Step(SPLIT, call(split, given.split, seed=seed)),
+        Step(SPLIT, call(split, given.split.but("by"), seed=seed)),
         Step(CHUNK, call(chunk, given.chunk)),
         Step(
             SEARCH,

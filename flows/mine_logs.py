@@ -28,6 +28,7 @@ from darklode.pipeline.mine.planners.log import FIT_PLANNER, fit_planner
 from darklode.pipeline.mine.planners.port import PLAN_QUERIES, plan_queries
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verify import VERIFY, verify
+from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
@@ -87,6 +88,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     judges, bots = Judges.of(given), given.logs.only(*BOTS)
     ranks, verifies = given.relevance.ranker != "none", mining.verify_share > 0
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
+    apart = given.split.by == "cluster_and_positives"
     history, planner = _history(run, given), as_kind(given.planner, PlannerKind)
 
     def clicks_through() -> date | None:
@@ -122,6 +124,15 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         Step(EVIDENCE, call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots)),
         Step(LOG_QUERIES_STAGE, call(log_queries)),
         Step(
+            MINED_SPLITS,
+            call(
+                mined_splits,
+                validation_share=given.split.validation_share,
+                test_from=mining.test_from,
+                seed=seed,
+            ),
+        ),
+        Step(
             FIT_PLANNER,
             lambda: call(fit_planner, through=history.through()),
             lambda: history.learned_from("click_evidence", "date", history.through()),
@@ -151,11 +162,20 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             call(
                 mined_triplets,
                 mining.only("text_characters", "median_share", "small_share"),
-                validation_share=given.split.validation_share,
+                apart=apart,
                 seed=seed,
             ),
         ),
-        Step(TEST_SET, call(test_set, replace(hop, before=NEVER), test_from=mining.test_from, most=mining.test_pool)),
+        Step(
+            TEST_SET,
+            call(
+                test_set,
+                replace(hop, before=NEVER),
+                test_from=mining.test_from,
+                most=mining.test_pool,
+                apart=apart,
+            ),
+        ),
     ]
 
 

@@ -81,6 +81,27 @@ LOG_QUERIES = Table(
     ),
 )
 
+QUERY_CLUSTERS = Table(
+    "query_clusters",
+    ("tenant", "query_id"),
+    "which queries of the log are near-duplicates, and on which side each stands",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("date", pa.date32(), "day on which it was first searched"),
+            field("near_query_id", pa.string(), "the first of the earlier queries that it is near to", null=True),
+            field("cluster_id", pa.string(), "the query with which its chain of near ones began; its own id: itself"),
+            field(
+                "split",
+                pa.string(),
+                "train, validation, or test from mining.test_from on; null: near to queries of both sides, on neither",
+                null=True,
+            ),
+        ]
+    ),
+)
+
 PLANNER_TERMS = Table(
     "planner_terms",
     ("tenant", "term"),
@@ -198,12 +219,22 @@ MINED_VERDICTS = Table(
 MINED_TEST = Table(
     "mined_test",
     ("tenant", "query_id", "doc_id"),
-    "test data from a later period: relevant documents of queries that training never saw (ScalingNote, 4.1.2)",
+    "test data from a later period: relevant documents of its queries (ScalingNote, 4.1.2); only `unseen` ones count",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             field("query", pa.string(), "the query's text"),
+            field(
+                "kind",
+                pa.string(),
+                "seen: searched before the period, too; variant: a near-duplicate of such a one; unseen: neither",
+            ),
+            field(
+                "shares_positive",
+                pa.bool_(),
+                "whether a relevant document of the query is a positive of a training triplet",
+            ),
             field("doc_id", pa.string(), "a relevant document"),
             field("source", pa.string(), "click_one_hop or relevance_one_hop"),
             field("date", pa.date32(), "first day on which the log gave it"),
@@ -229,6 +260,7 @@ MINED_TABLES = (
     CLICK_MODEL,
     CLICK_EVIDENCE,
     LOG_QUERIES,
+    QUERY_CLUSTERS,
     PLANNER_TERMS,
     QUERY_TERMS,
     ASSOCIATIONS,

@@ -292,6 +292,10 @@ class LabelSettings(Section):
 class SplitSettings(Section):
     """How queries are split."""
 
+    by: Literal["cluster", "cluster_and_positives"] = Field(
+        "cluster",
+        description="what stands on one side alone: near-duplicate queries; cluster_and_positives: positives, too",
+    )
     test_share: Share = Field(0.25, description="share of queries held out as test (DevRev-Search: 92 of 383)")
     validation_share: Share = Field(0.1, description="share of the rest used for validation (ScalingNote: 9:1)")
 

@@ -111,6 +111,10 @@ class Analyzer:
         """Terms of `text`, in order."""
         return [stem for stem in map(self._stems.__getitem__, words(text)) if stem]
 
+    def stem(self, word: str) -> str:
+        """The term of one word of `words`; "" for a stop word."""
+        return self._stems[word]
+
 
 @dataclass(frozen=True)
 class TermSequences:

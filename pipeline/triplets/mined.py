@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, digest, key_of
 from darklode.pipeline.base.artifacts.stage import partition_of
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.mine.days import digests
+from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
-MINED_TRIPLETS = Stage("mined_triplets", 1, ("mined_pairs", "log_queries", "documents"), ("triplets",))
+MINED_TRIPLETS = Stage(
+    "mined_triplets", 2, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
+)
 
 ROWS = 1 << 16
 _LOTS = 2**64
@@ -37,21 +39,41 @@ MENTIONED = """
 """
 
 REFUTED = """
-    CREATE TEMP TABLE refuted AS SELECT tenant, query_id, positive_id FROM {verdicts} WHERE relevant IS false
+    CREATE TEMP TABLE refuted AS
+    SELECT DISTINCT tenant, query_id, positive_id FROM {verdicts} WHERE relevant IS false
 """
 NO_VERDICTS = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
-REFUTED_OF_A_DAY = "SELECT count(*) FROM that_day SEMI JOIN refuted USING (tenant, query_id, positive_id)"
 
-# A query's side hangs on its words alone, in whatever order: neither a new night nor a new planner moves it.
+# A positive belongs to the side of the first query that had it, so that a later pair takes it from no earlier one.
+OWNERS = """
+    CREATE TEMP TABLE owners AS
+    SELECT p.tenant, p.positive_id, arg_min(c.split, {{'date': p.date, 'query': p.query_id}}) AS owner
+    FROM mined_pairs p JOIN query_clusters c USING (tenant, query_id)
+    WHERE {wanted} AND c.split IS NOT NULL GROUP BY p.tenant, p.positive_id
+"""
+OWNERS_BY_DAY = """
+    SELECT CAST(p.date AS VARCHAR) AS day,
+           CAST(bit_xor(md5_number_lower(concat_ws(chr(0), p.tenant, p.positive_id, o.owner))) AS VARCHAR) AS owners
+    FROM mined_pairs p JOIN owners o USING (tenant, positive_id) GROUP BY p.date
+"""
+
+WEIGHED = """
+    CREATE OR REPLACE TEMP TABLE weighed AS
+    SELECT p.*, c.split,
+           CASE WHEN r.query_id IS NOT NULL THEN 'refuted by the judge'
+                WHEN c.split IS NULL THEN 'near to queries of both sides'
+                WHEN o.owner <> c.split THEN 'positive of the other side' END AS reason
+    FROM that_day p JOIN query_clusters c USING (tenant, query_id)
+    LEFT JOIN owners o USING (tenant, positive_id)
+    LEFT JOIN refuted r USING (tenant, query_id, positive_id)
+"""
+LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
+
 JOINED = """
     WITH asked AS (
-        SELECT tenant, query_id, text, array_to_string(list_sort(list_distinct(string_split(text, ' '))), ' ') AS words
-        FROM log_queries SEMI JOIN fresh USING (tenant, query_id)
-    ), sides AS (
         SELECT tenant, query_id, text,
-               md5_number_lower(concat_ws(chr(0), $seed, 'split', tenant, words)) / $lots AS side,
                md5_number_lower(concat_ws(chr(0), $seed, 'tier', tenant, query_id)) / $lots AS lot
-        FROM asked
+        FROM log_queries SEMI JOIN fresh USING (tenant, query_id)
     )
     SELECT substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24) AS triplet_id,
            p.tenant, p.query_id, q.text AS query, p.positive_id, d.text AS positive,
@@ -60,21 +82,19 @@ JOINED = """
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
            p.source, p.via_query_id, p.date,
            CASE WHEN q.lot < $small THEN 'small' WHEN q.lot < $median THEN 'median' ELSE 'large' END AS tier,
-           CASE WHEN q.side < $validation THEN 'validation' ELSE 'train' END AS split
+           p.split
     FROM fresh p
-    JOIN sides q USING (tenant, query_id)
+    JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
     LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
 """
 
-ACCEPTED = """
-    CREATE OR REPLACE TEMP TABLE accepted AS FROM that_day ANTI JOIN refuted USING (tenant, query_id, positive_id)
-"""
+ACCEPTED = "CREATE OR REPLACE TEMP TABLE accepted AS FROM weighed WHERE reason IS NULL"
 
 STANDING = """
     CREATE OR REPLACE TEMP TABLE standing AS
     SELECT o.triplet_id FROM old o JOIN accepted p USING (tenant, query_id, positive_id, source)
-    WHERE o.via_query_id IS NOT DISTINCT FROM p.via_query_id
+    WHERE o.split = p.split AND o.via_query_id IS NOT DISTINCT FROM p.via_query_id
       AND o.negative_ids[1] IS NOT DISTINCT FROM p.negative_id
       AND o.positive_score IS NOT DISTINCT FROM p.positive_score
       AND o.negative_scores[1] IS NOT DISTINCT FROM p.negative_score
@@ -94,9 +114,7 @@ TRIPLETS_OF_A_DAY = f"""
 """
 
 
-def mined_triplets(
-    tables: Tables, output: Output, settings: MiningSettings, *, validation_share: float, seed: int
-) -> None:
+def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, apart: bool, seed: int) -> None:
     """Write a triplet for each pair whose positive has a text; a day in which nothing changed is kept as it is.
 
     A document stands for its title and the beginning of its text. A negative without a text is left out; a shortfall
@@ -106,15 +124,14 @@ def mined_triplets(
         tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
         output: takes `triplets`, in folders `tenant=…/date=…/source=…`.
         settings: how long texts are, and the tiers.
-        validation_share: share of the queries used for validation (ScalingNote, 4.1: 9:1).
-        seed: of the split and the tiers.
+        apart: a positive makes triplets on one side only, that of the first query that had it.
+        seed: of the tiers.
     """
     given = {
         "seed": seed,
         "lots": _LOTS,
         "small": settings.small_share,
         "median": settings.median_share,
-        "validation": validation_share,
     }
     days, totals = tables.by_day("mined_pairs"), Counter[str]()
     verified = "mined_verdicts" in tables
@@ -122,6 +139,8 @@ def mined_triplets(
     bases, old = _bases(tables, output, verdicts), _Old(tables, output, verdicts)
     with tables.connect() as connection:
         connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
+        connection.execute(OWNERS.format(wanted=apart))
+        bases = _with_sides(connection, tables, bases, apart=apart)
         for number, (day, basis) in enumerate(bases.items()):
             with output.unit(day, basis) as unit:
                 if not unit.done:
@@ -131,8 +150,8 @@ def mined_triplets(
                     unit.facts |= _day(connection, output, given)
             totals.update(unit.facts)
             output.progress(number + 1, len(days), day)
-    pairs, written, refuted = tables.rows("mined_pairs"), totals["triplets"], totals["refuted"]
-    dropped = {"no document of that id": pairs - written - refuted, "refuted by the judge": refuted}
+    pairs, written = tables.rows("mined_pairs"), totals.pop("triplets", 0)
+    dropped = dict(sorted(totals.items())) | {"no document of that id": pairs - written - totals.total()}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
     output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", written, dropped))
 
@@ -169,9 +188,19 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     return {day: key_of(of[day][0], documents[day], verdicts) for day in days}
 
 
+def _with_sides(
+    connection: duckdb.DuckDBPyConnection, tables: Tables, bases: Mapping[str, str], *, apart: bool
+) -> dict[str, str]:
+    """The bases with what sides depend on: the queries up to the day, and, where positives have a side, these."""
+    chain = chained(digests(tables.by_day("query_clusters")))
+    owners = dict(connection.sql(OWNERS_BY_DAY).fetchall()) if apart else {}
+    known = {day: chain[max(one for one in chain if one <= day)] for day in bases}
+    return {day: key_of(basis, known[day], owners.get(day, "")) for day, basis in bases.items()}
+
+
 def _day(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[str, object]) -> dict[str, int]:
-    """Write a day's triplets; how many, and how many of its pairs the judge refuted."""
-    for statement in (ACCEPTED, STANDING, FRESH):
+    """Write a day's triplets; how many, and how many of its pairs are left out, by reason."""
+    for statement in (WEIGHED, ACCEPTED, STANDING, FRESH):
         connection.execute(statement)
     rows = 0
     for some in pieces(connection, TRIPLETS_OF_A_DAY, given, ROWS):
@@ -179,7 +208,7 @@ def _day(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[s
         rows += found.num_rows
         for folder, part in _split(found):
             output.write("triplets", part, folder)
-    return {"triplets": rows, "refuted": connection.sql(REFUTED_OF_A_DAY).fetchall()[0][0]}
+    return {"triplets": rows} | dict(connection.sql(LEFT_OUT).fetchall())
 
 
 def _split(rows: pa.Table) -> list[tuple[str, pa.Table]]:

@@ -1,34 +1,49 @@
-"""Test data from a later period: queries that training never saw, and a pool with documents that nothing pairs."""
+"""Test data from a later period: its queries, how new they are to training, and a pool with unpaired documents."""
 
 from datetime import date
 
+import duckdb
+
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import Relation, keep
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.tables import TABLES
 
 TEST_SET = Stage(
     "mined_test",
-    1,
-    ("click_evidence", "log_queries", "relevance_evidence", "documents"),
+    2,
+    ("click_evidence", "log_queries", "query_clusters", "relevance_evidence", "documents", "triplets"),
     ("mined_test", "mined_test_pool"),
 )
 
 ROWS = 1 << 19
 
-UNSEEN = "SELECT tenant, query_id FROM log_queries WHERE date >= CAST($test_from AS DATE)"
+ASKED = "SELECT DISTINCT tenant, query_id FROM click_evidence"
 
-PAIRS = """
-    WITH found AS (
+# What a query of the training period was paired with by the ranker was there before the test period.
+FOUND = """
+    SELECT f.tenant, f.query_id, q.text AS query, f.positive_id AS doc_id, f.source, f.date
+    FROM (
         SELECT tenant, query_id, positive_id, 'click_one_hop' AS source, date FROM {click}
         UNION ALL
         SELECT tenant, query_id, positive_id, 'relevance_one_hop', date FROM {relevance}
         ANTI JOIN {click} USING (tenant, query_id, positive_id)
-    )
-    SELECT f.tenant, f.query_id, q.text AS query, f.positive_id AS doc_id, f.source, f.date
-    FROM found f JOIN log_queries q USING (tenant, query_id)
+    ) f JOIN log_queries q USING (tenant, query_id)
     SEMI JOIN documents d ON d.tenant = f.tenant AND d.doc_id = f.positive_id
+    WHERE f.date >= CAST($test_from AS DATE)
+"""
+
+PAIRS = """
+    WITH trained AS (SELECT DISTINCT tenant, positive_id AS doc_id FROM triplets WHERE split = 'train'),
+    sharing AS (SELECT DISTINCT tenant, query_id FROM {found} SEMI JOIN trained USING (tenant, doc_id))
+    SELECT f.tenant, f.query_id, f.query,
+           CASE WHEN c.date < CAST($test_from AS DATE) THEN 'seen' WHEN n.date < CAST($test_from AS DATE) THEN 'variant'
+                ELSE 'unseen' END AS kind,
+           s.query_id IS NOT NULL AS shares_positive, f.doc_id, f.source, f.date
+    FROM {found} f JOIN query_clusters c USING (tenant, query_id)
+    LEFT JOIN query_clusters n ON n.tenant = c.tenant AND n.query_id = c.near_query_id
+    LEFT JOIN sharing s ON s.tenant = f.tenant AND s.query_id = f.query_id
 """
 
 POOL = """
@@ -45,8 +60,13 @@ POOL = """
 """
 
 
-def test_set(tables: Tables, output: Output, hop: OneHop, *, test_from: date | None, most: int | None) -> None:
-    """Write the pairs of queries first searched on `test_from` or later, and the documents to retrieve them from.
+def test_set(
+    tables: Tables, output: Output, hop: OneHop, *, test_from: date | None, most: int | None, apart: bool
+) -> None:
+    """Write the pairs of queries searched on `test_from` or later, and the documents to retrieve them from.
+
+    A pair's evidence is of the period alone. `kind` says how new a query is: only `unseen` ones measure what a model
+    does with what it was not trained on.
 
     Args:
         tables: what the stage reads.
@@ -54,19 +74,44 @@ def test_set(tables: Tables, output: Output, hop: OneHop, *, test_from: date | N
         hop: makes the queries' own pairs, as for training but of all days.
         test_from: first day of the test period; None: there is no test set.
         most: unpaired documents of each tenant in the pool; None: all.
+        apart: leave out queries that share a positive with training.
 
     Source: ScalingNote, 4.1.2.
     """
     if test_from is None:
         return
-    with tables.connect() as connection:
-        one_hop = hop.pairs(connection, keep(connection, UNSEEN, {"test_from": test_from}))
-        pairs = keep(connection, PAIRS, **one_hop._asdict())
-        ordered = f"FROM {pairs} ORDER BY tenant, query_id, doc_id"
+    period = {"test_from": test_from}
+    with _later(tables, test_from).connect() as connection:
+        asked = keep(connection, ASKED)
+        found = keep(connection, FOUND, period, **hop.pairs(connection, asked)._asdict())
+        pairs = keep(connection, PAIRS, period, found=found)
+        output.count(_step(connection, asked, pairs, apart=apart))
+        if apart:
+            connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
+        columns = ", ".join(TABLES["mined_test"].schema.names)
+        ordered = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
         for rows in pieces(connection, ordered, {}, ROWS):
             output.write("mined_test", rows.cast(TABLES["mined_test"].schema))
         for rows in pieces(connection, POOL.format(pairs=pairs), {"most": most, "seed": hop.seed}, ROWS):
             output.write("mined_test_pool", rows.cast(TABLES["mined_test_pool"].schema))
     paired, pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
-    output.count(FunnelStep("mined_test", "documents", tables.rows("documents"), "documents in the pool", pool))
+    output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", pool))
     output.facts["pairs"] = paired
+
+
+def _later(tables: Tables, first: date) -> Tables:
+    """The same tables with the evidence of that day and later ones alone."""
+    days = tables.by_day("click_evidence")
+    later = [part for day, parts in days.items() if day >= first.isoformat() for part in parts]
+    return tables.of("click_evidence", later)
+
+
+def _step(connection: duckdb.DuckDBPyConnection, asked: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
+    """Queries of the period in, queries with pairs out."""
+    paired = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
+    counts = f"SELECT (SELECT count(*) FROM {asked}), count(*), count(*) FILTER (shares_positive) FROM ({paired})"
+    queries, found, sharing = map(int, connection.sql(counts).fetchall()[0])
+    left = sharing if apart else 0
+    dropped = {"no relevant document": queries - found, "shares a positive with training": left}
+    dropped = {reason: rows for reason, rows in dropped.items() if rows}
+    return FunnelStep("mined_test", "queries of the test period", queries, "queries", found - left, dropped)

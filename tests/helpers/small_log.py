@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
+from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.schemas.mining import ClickSettings, LogSettings, MiningSettings
 from darklode.schemas.tables import TABLES
@@ -134,7 +135,9 @@ def by_day(run: Run, stage: Stage, table: str, rows: list[dict[str, object]], da
     run.execute(run.plan(stage, {}), work)
 
 
-def mine(run: Run, log: Log, *, hop: OneHop = HOP, most: int = 2, docs: pa.Table | None = None) -> None:
+def mine(
+    run: Run, log: Log, *, hop: OneHop = HOP, most: int = 2, docs: pa.Table | None = None, apart: bool = False
+) -> None:
     """A night: all stages over the days that have come in so far."""
 
     def ingest(_tables: Tables, output: Output) -> None:
@@ -155,7 +158,7 @@ def mine(run: Run, log: Log, *, hop: OneHop = HOP, most: int = 2, docs: pa.Table
     execute(
         run,
         MINED_TRIPLETS,
-        lambda tables, output: mined_triplets(tables, output, MiningSettings(), validation_share=0.1, seed=13),
+        lambda tables, output: mined_triplets(tables, output, MiningSettings(), apart=apart, seed=13),
     )
 
 
@@ -163,6 +166,12 @@ def learn(run: Run, hop: OneHop) -> None:
     """Evidence, queries, associations and what the ranker says."""
     execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, hop.settings, LogSettings()))
     execute(run, LOG_QUERIES_STAGE, log_queries)
+    test_from = None if hop.before == NEVER else date.fromisoformat(hop.before)
+    execute(
+        run,
+        MINED_SPLITS,
+        lambda tables, output: mined_splits(tables, output, validation_share=0.3, test_from=test_from, seed=13),
+    )
     queries = run.tables("log_queries").read("log_queries").to_pylist()
     days = {f"{row['tenant']} {row['query_id']}": row["date"] for row in queries}
     by_day(run, Stage("associate", 1, (), ("associations",)), "associations", associate(queries), days)

@@ -27,8 +27,8 @@ from helpers.runs import SAMPLE
 pytestmark = pytest.mark.server
 
 STEPS = (
-    "ingest_documents chunk ingest_logs click_model click_evidence log_queries fit_planner plan_queries associate "
-    "relevance mined_pairs mined_triplets mined_test"
+    "ingest_documents chunk ingest_logs click_model click_evidence log_queries mined_splits fit_planner plan_queries "
+    "associate relevance mined_pairs mined_triplets mined_test"
 ).split()
 SOURCES = ("click_multi_hop", "click_one_hop", "relevance_one_hop")
 

@@ -22,7 +22,9 @@ DAY = date(2026, 3, 1)
 Row = dict[str, Any]
 
 
-def give(run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str]) -> None:
+def give(
+    run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str], sides: dict[str, str | None] | None = None
+) -> None:
     base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
     put(run, "mined_pairs", pa.Table.from_pylist([base | row for row in pairs], TABLES["mined_pairs"].schema))
     filled = [{"tenant": "default", "source": "t", "content_hash": row["text"]} | row for row in docs]
@@ -34,14 +36,20 @@ def give(run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str]) -
         for name, text in queries.items()
     ]
     put(run, "log_queries", pa.Table.from_pylist(asked, TABLES["log_queries"].schema))
+    sided = [
+        {key: row[key] for key in ("tenant", "query_id", "date")}
+        | {"cluster_id": row["query_id"], "split": (sides or {}).get(row["query_id"], "train")}
+        for row in asked
+    ]
+    put(run, "query_clusters", pa.Table.from_pylist(sided, TABLES["query_clusters"].schema))
 
 
-def publish(run: Run, settings: MiningSettings | None = None, *, seed: int = 13) -> Manifest:
+def publish(run: Run, settings: MiningSettings | None = None, *, apart: bool = False) -> Manifest:
     chosen = settings or MiningSettings()
     return execute(
         run,
         MINED_TRIPLETS,
-        lambda tables, output: mined_triplets(tables, output, chosen, validation_share=0.1, seed=seed),
+        lambda tables, output: mined_triplets(tables, output, chosen, apart=apart, seed=13),
     )
 
 
@@ -123,23 +131,42 @@ def many(run: Run, n: int = 4000) -> list[Row]:
     return triplets(run)
 
 
-def test_split_and_tiers_have_their_shares(run: Run) -> None:
+def test_tiers_have_their_shares(run: Run) -> None:
     rows = many(run)
-    share = sum(row["split"] == "validation" for row in rows) / len(rows)
-    assert share == pytest.approx(0.1, abs=0.02)
     tiers = [sum(row["tier"] == tier for row in rows) / len(rows) for tier in ("small", "median", "large")]
     assert tiers == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)
 
 
-def test_the_same_words_are_on_the_same_side(run: Run) -> None:
-    texts = {f"a{n}": f"w{n} password reset" for n in range(200)} | {
-        f"b{n}": f"reset w{n} password" for n in range(200)
-    }
-    give(run, [{"query_id": name, "positive_id": "d"} for name in texts], [{"doc_id": "d", "text": "D"}], texts)
+SIDES: dict[str, str | None] = {"t1": "train", "t2": "train", "v1": "validation", "v2": "validation", "torn": None}
+SHARED = [
+    {"query_id": "v1", "positive_id": "a"},
+    {"query_id": "t1", "positive_id": "a", "date": date(2026, 3, 2)},
+    {"query_id": "t1", "positive_id": "b"},
+    {"query_id": "v2", "positive_id": "b", "date": date(2026, 3, 2)},
+    {"query_id": "t2", "positive_id": "b", "date": date(2026, 3, 3)},
+    {"query_id": "torn", "positive_id": "c"},
+    {"query_id": "t2", "positive_id": "c", "date": date(2026, 3, 2)},
+]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_query_on_neither_side_makes_no_triplet_and_a_positive_may_have_a_side(run: Run, apart: bool) -> None:
+    give(run, SHARED, [{"doc_id": name, "text": name} for name in "abc"], dict.fromkeys(SIDES, "x"), SIDES)
+    manifest = publish(run, apart=apart)
+    found = {(row["query_id"], row["positive_id"], row["split"]) for row in triplets(run)}
+    with_first = {("v1", "a", "validation"), ("t1", "b", "train"), ("t2", "b", "train"), ("t2", "c", "train")}
+    assert found == with_first | (set() if apart else {("t1", "a", "train"), ("v2", "b", "validation")})
+    left = {"near to queries of both sides": 1} | ({"positive of the other side": 2} if apart else {})
+    assert manifest.funnel[0].dropped == left
+
+
+def test_a_query_that_changes_sides_takes_its_triplets_along(run: Run) -> None:
+    give(run, SHARED, [{"doc_id": name, "text": name} for name in "abc"], dict.fromkeys(SIDES, "x"), SIDES)
     publish(run)
-    sides = {row["query_id"]: row["split"] for row in triplets(run)}
-    assert all(sides[f"a{n}"] == sides[f"b{n}"] for n in range(200))
-    assert set(sides.values()) == {"train", "validation"}
+    moved = SIDES | {"t1": "validation"}
+    give(run, SHARED, [{"doc_id": name, "text": name} for name in "abc"], dict.fromkeys(SIDES, "x"), moved)
+    publish(run)
+    assert {row["split"] for row in triplets(run) if row["query_id"] == "t1"} == {"validation"}
 
 
 def test_a_day_is_written_again_only_where_its_pairs_or_documents_changed(run: Run) -> None:

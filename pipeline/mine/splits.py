@@ -1,0 +1,167 @@
+"""On which side each query of the log stands: near-duplicates on one, whatever night they come.
+
+A query joins the earliest query that it is near to, and goes where the chain of these began; one that is near to
+nobody earlier begins a chain of its own, whose side is drawn. So a later query never moves an earlier one. A query that
+is near to earlier ones of both sides would carry words across: it stands on neither, and makes no triplet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.mine.days import chained, digests
+from darklode.schemas.tables import TABLES
+
+MINED_SPLITS = Stage("mined_splits", 1, ("log_queries",), ("query_clusters",))
+
+ROWS = 1 << 19
+_LOTS = 2**64
+
+NUMBERED = """
+    SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, text, date FROM log_queries
+"""
+OF_NEW = "SELECT * FROM {numbered} WHERE n >= $new"
+OF_OLD = "SELECT * FROM {numbered} WHERE n < $new"
+BOTH = "FROM {old} UNION ALL FROM {new}"
+
+NEAREST = """
+    SELECT n, min(first) AS near FROM {new} JOIN (SELECT key, min(n) AS first FROM {keys} GROUP BY key) USING (key)
+    GROUP BY n ORDER BY n
+"""
+
+STANDING = """
+    SELECT q.n, c.n AS root FROM known k JOIN {numbered} q USING (tenant, query_id)
+    JOIN {numbered} c ON c.tenant = k.tenant AND c.query_id = k.cluster_id
+"""
+
+SIDED = """
+    SELECT q.*, CASE WHEN r.near < q.n THEN r.near END AS near, c.query_id AS cluster_id,
+           CASE WHEN q.date >= CAST($test_from AS DATE) THEN 'test'
+                WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $lots < $validation
+                THEN 'validation' ELSE 'train' END AS side
+    FROM {numbered} q JOIN roots r USING (n) JOIN {numbered} c ON c.n = r.root
+"""
+
+TORN = """
+    WITH firsts AS (
+        SELECT key, min(n) FILTER (side = 'train') AS train, min(n) FILTER (side = 'validation') AS validation
+        FROM {keys} JOIN {sided} USING (n) GROUP BY key
+    )
+    SELECT DISTINCT n FROM {new} JOIN {sided} USING (n) JOIN firsts USING (key)
+    WHERE (side = 'train' AND validation < n) OR (side = 'validation' AND train < n)
+"""
+
+OF_A_DAY = """
+    SELECT s.tenant, s.query_id, s.date, p.query_id AS near_query_id, s.cluster_id,
+           CASE WHEN t.n IS NULL THEN s.side END AS split
+    FROM {sided} s LEFT JOIN {numbered} p ON p.n = s.near LEFT JOIN {torn} t ON t.n = s.n
+    WHERE s.date = CAST($day AS DATE) ORDER BY s.tenant, s.query_id
+"""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """How sides are drawn.
+
+    Attributes:
+        validation_share: share of the chains that are for validation (ScalingNote, 4.1: 9:1).
+        test_from: queries first searched on that day or later are test data; None: none are.
+        seed: of the draw.
+    """
+
+    validation_share: float
+    test_from: date | None
+    seed: int
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The parameters of `SIDED`."""
+        return {
+            "validation": self.validation_share,
+            "test_from": self.test_from or date.max,
+            "seed": self.seed,
+            "lots": _LOTS,
+        }
+
+
+def mined_splits(tables: Tables, output: Output, *, validation_share: float, test_from: date | None, seed: int) -> None:
+    """Write the cluster and the side of each query, each day's queries in a unit of its own.
+
+    A day's sides hang on the queries up to it: a new day leaves the earlier ones as they are, a late one redoes its own
+    and all after it.
+
+    Args:
+        tables: holds `log_queries`.
+        output: takes `query_clusters`.
+        validation_share: see `Sides`.
+        test_from: see `Sides`.
+        seed: see `Sides`.
+    """
+    chain = chained(digests(tables.by_day("log_queries")))
+    known, standing = (
+        [TABLES["query_clusters"].empty()],
+        [day for day, basis in chain.items() if output.stands(day, basis)],
+    )
+    for day in standing:
+        with output.unit(day, chain[day]) as unit:
+            known.append(output.written(unit, "query_clusters"))
+    missing = [day for day in chain if day not in standing]
+    if missing:
+        with tables.connect() as connection:
+            connection.register("known", pa.concat_tables(known).select(["tenant", "query_id", "cluster_id"]))
+            sided = _sided(connection, missing[0], Sides(validation_share, test_from, seed))
+            for day in missing:
+                with output.unit(day, chain[day]):
+                    for rows in pieces(connection, OF_A_DAY.format(**sided), {"day": day}, ROWS):
+                        output.write("query_clusters", rows.cast(TABLES["query_clusters"].schema))
+    rows = sum(part.rows for part in output.parts["query_clusters"])
+    output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
+
+
+def _sided(connection: duckdb.DuckDBPyConnection, first: str, sides: Sides) -> dict[str, Relation]:
+    """The queries with their sides, and those that stand on neither: `numbered`, `sided`, `torn`.
+
+    Args:
+        connection: with the table log_queries, and `known`: the clusters of the queries before `first`.
+        first: the day from which on queries are new.
+        sides: how sides are drawn.
+    """
+    numbered = keep(connection, NUMBERED)
+    before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
+    new = {"new": connection.sql(before, params={"first": first}).fetchall()[0][0]}
+    new_keys = near_keys(connection, keep(connection, OF_NEW, new, numbered=numbered))
+    old_keys = near_keys(connection, keep(connection, OF_OLD, new, numbered=numbered), among=new_keys)
+    keys = keep(connection, BOTH, old=old_keys, new=new_keys)
+    drop(connection, old_keys)
+    near = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
+    standing = connection.sql(STANDING.format(numbered=numbered)).to_arrow_table()
+    size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
+    parents = chains(size, [(standing["n"], standing["root"]), (near["n"], near["near"])])
+    connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": roots(parents)}))
+    sided = keep(connection, SIDED, sides.given, numbered=numbered)
+    torn = keep(connection, TORN, keys=keys, new=new_keys, sided=sided)
+    return {"numbered": numbered, "sided": sided, "torn": torn}
+
+
+def chains(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:
+    """For each of `size` queries the earlier one that it joins, its own number where there is none; from pairs."""
+    parents = np.arange(size)
+    for rows, joined in links:
+        parents[rows.to_numpy()] = joined.to_numpy()
+    return parents
+
+
+def roots(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each chain began: a parent is never later than its child, so doubling the steps ends."""
+    while not np.array_equal(further := parents[parents], parents):
+        parents = further
+    return parents
