@@ -150,7 +150,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         ),
         Step(
             PAIRS_STAGE,
-            lambda: call(_pairs, hop, given.associate.only("max_per_query"), history.past()),
+            lambda: call(_pairs, hop, given.associate.only("max_per_query"), mining.only("merge"), history.past()),
         ),
         Step(
             VERIFY,
@@ -194,8 +194,10 @@ def _history(run: Run, settings: Settings) -> History:
     )
 
 
-def _pairs(tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, past: Past) -> None:
-    mined_pairs(tables, output, hop, most=lending.max_per_query, contains=past.contains)
+def _pairs(
+    tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, mining: MiningSettings, past: Past
+) -> None:
+    mined_pairs(tables, output, hop, most=lending.max_per_query, merge=mining.merge, contains=past.contains)
 
 
 def _dates(first: date | None, last: date | None) -> list[date] | None:

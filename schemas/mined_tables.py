@@ -155,7 +155,7 @@ ASSOCIATIONS = Table(
 RELEVANCE_EVIDENCE = Table(
     "relevance_evidence",
     ("tenant", "query_id"),
-    "the ranker's best document of a query, and one drawn from between the top K and the top T",
+    "the ranker's best document of a query, and those between the top K and the top T in the order of a draw",
     pa.schema(
         [
             TENANT,
@@ -163,16 +163,18 @@ RELEVANCE_EVIDENCE = Table(
             field("positive_id", pa.string(), "doc_id of the best"),
             field("positive_score", pa.float32(), "the ranker's, 0 to 1"),
             field(
-                "negative_id", pa.string(), "doc_id of the drawn one; null where no more than K were ranked", null=True
+                "negative_ids",
+                pa.list_(pa.string()),
+                "doc_ids in the order of the draw; none where no more than K were ranked",
             ),
-            field("negative_score", pa.float32(), "the ranker's, 0 to 1", null=True),
+            field("negative_scores", pa.list_(pa.float32()), "the ranker's of each, 0 to 1"),
         ]
     ),
 )
 
 MINED_PAIRS = Table(
     "mined_pairs",
-    ("tenant", "query_id", "positive_id"),
+    ("tenant", "query_id", "positive_id", "source"),
     "queries and their positives by click and relevance, own and lent: the triplets without their texts",
     pa.schema(
         [
@@ -185,7 +187,7 @@ MINED_PAIRS = Table(
             field(
                 "source",
                 pa.string(),
-                "click_one_hop, relevance_one_hop, click_multi_hop or relevance_multi_hop: the first that holds",
+                "click_one_hop, relevance_one_hop, click_multi_hop or relevance_multi_hop: see mining.merge",
             ),
             field("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
             field("terms", STRINGS, "the terms that associate the two queries", null=True),
@@ -196,7 +198,7 @@ MINED_PAIRS = Table(
 
 MINED_VERDICTS = Table(
     "mined_verdicts",
-    ("tenant", "query_id", "positive_id"),
+    ("tenant", "query_id", "positive_id", "source"),
     "what the judge said of the mined pairs that were drawn for it: see mining.verify_share",
     pa.schema(
         [

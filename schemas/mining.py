@@ -49,6 +49,9 @@ class LogSettings(Section):
     )
 
 
+Merge = Literal["strongest", "all"]
+
+
 class ClickSettings(Section):
     """What counts as a positive, and what as a hard negative."""
 
@@ -60,6 +63,11 @@ class ClickSettings(Section):
     min_ratio: float = Field(1.0, gt=0, description="coec, pbm: least clicks ÷ expected clicks of a positive")
     negatives: Literal["exposed", "skipped"] = Field(
         "exposed", description="skipped: only what was shown above the lowest click of its search counts as exposed"
+    )
+    negatives_from: Literal["day", "period"] = Field(
+        "day",
+        description="day: a negative is drawn from what was exposed by the positive's day, or on the first later day "
+        "that has any; period: from all days",
     )
     min_exposures: int = Field(1, gt=0, description="least exposures of a hard negative")
     min_dwell_seconds: float | None = Field(
@@ -107,6 +115,11 @@ class AssociateSettings(Section):
 class MiningSettings(Section):
     """What becomes of the mined pairs."""
 
+    merge: Merge = Field(
+        "strongest",
+        description="strongest: a query and positive once, by own clicks, own relevance, lent clicks or lent "
+        "relevance; all: once for each of them",
+    )
     text_characters: int = Field(2000, gt=0, description="a document stands for its title and so much of its text")
     median_share: Share = Field(
         0.167, description="share of queries in tier median (ScalingNote, Table 1: 19.6 of 117.8)"

@@ -1,9 +1,11 @@
 """What associated queries lend one another, and the pairs that come of it all."""
 
+from typing import Literal
+
 import duckdb
 
 from darklode.pipeline.base.relations import Relation, drop, keep
-from darklode.pipeline.mine.one_hop import OneHopPairs
+from darklode.pipeline.mine.one_hop import OneHop
 
 LOANS = """
     SELECT tenant, query_id, associated_query_id AS via_query_id, kind, terms, score, date
@@ -26,53 +28,56 @@ LENDERS = """
     SELECT * EXCLUDE (place) FROM ranked WHERE $most = 0 OR place <= $most
 """
 
-OWN = """
-    SELECT tenant, query_id, positive_id, negative_id, CAST(NULL AS FLOAT) AS positive_score,
-           CAST(NULL AS FLOAT) AS negative_score, 'click_one_hop' AS source, date
-    FROM {click} SEMI JOIN {borrowers} USING (tenant, query_id)
-    UNION ALL
-    SELECT tenant, query_id, positive_id, negative_id, positive_score, negative_score, 'relevance_one_hop', date
-    FROM {relevance} SEMI JOIN {borrowers} USING (tenant, query_id)
-    ANTI JOIN {click} USING (tenant, query_id, positive_id)
-"""
-
-# The same positive may be lent by many: clicks before relevance, then the first day, then the best match.
-BORROWED = """
+# The same positive may be lent by many of a kind: the first day counts, then the best match.
+FOUND = """
     WITH evidence AS (
-        SELECT tenant, query_id AS via_query_id, 'click' AS kind, positive_id, negative_id,
-               CAST(NULL AS FLOAT) AS positive_score, CAST(NULL AS FLOAT) AS negative_score, date AS found
+        SELECT tenant, query_id, 'click' AS kind, positive_id, negative_id, CAST(NULL AS FLOAT) AS positive_score,
+               CAST(NULL AS FLOAT) AS negative_score, date
         FROM {click}
         UNION ALL
         SELECT tenant, query_id, 'relevance', positive_id, negative_id, positive_score, negative_score, date
         FROM {relevance}
     )
-    SELECT tenant, query_id, positive_id, negative_id, positive_score, negative_score, kind || '_multi_hop' AS source,
-           via_query_id, terms, greatest(date, found) AS date
-    FROM {lenders} AS lenders JOIN evidence USING (tenant, via_query_id, kind)
-    ANTI JOIN {own} AS mine USING (tenant, query_id, positive_id)
-    ANTI JOIN {own} AS against
-      ON against.tenant = lenders.tenant AND against.query_id = lenders.query_id
-     AND against.negative_id = evidence.positive_id
+    SELECT * EXCLUDE (kind, date), kind || '_one_hop' AS source, CAST(NULL AS VARCHAR) AS via_query_id,
+           CAST(NULL AS VARCHAR[]) AS terms, date
+    FROM evidence SEMI JOIN {borrowers} USING (tenant, query_id)
+    UNION ALL
+    SELECT tenant, l.query_id, positive_id, negative_id, positive_score, negative_score, kind || '_multi_hop',
+           via_query_id, terms, greatest(l.date, e.date)
+    FROM {lenders} l
+    JOIN (SELECT * RENAME (query_id AS via_query_id) FROM evidence) e USING (tenant, via_query_id, kind)
     QUALIFY row_number() OVER (
-        PARTITION BY tenant, query_id, positive_id
-        ORDER BY kind, greatest(date, found), score DESC, via_query_id
+        PARTITION BY tenant, l.query_id, positive_id, kind ORDER BY greatest(l.date, e.date), score DESC, via_query_id
     ) = 1
 """
 
-ALL_PAIRS = """
-    WITH positives AS (
-        SELECT tenant, query_id, positive_id FROM {own} UNION ALL SELECT tenant, query_id, positive_id FROM {borrowed}
+STRONGEST = """
+    FROM {found} QUALIFY row_number() OVER (
+        PARTITION BY tenant, query_id, positive_id
+        ORDER BY list_position(['click_one_hop', 'relevance_one_hop', 'click_multi_hop', 'relevance_multi_hop'], source)
+    ) = 1
+"""
+
+# What was clicked at all is no negative, even where it was not enough for a positive.
+AGAINST = """
+    SELECT tenant, query_id, positive_id AS doc_id FROM {found}
+    UNION SELECT tenant, query_id, doc_id FROM {opened} SEMI JOIN {borrowers} USING (tenant, query_id)
+"""
+
+CONTRADICTED = """
+    SELECT p.tenant, p.query_id, p.positive_id, p.source, coalesce(p.via_query_id, p.query_id) AS from_id
+    FROM {merged} p
+    SEMI JOIN {against} a ON a.tenant = p.tenant AND a.query_id = p.query_id AND a.doc_id = p.negative_id
+"""
+
+PAIRS = """
+    SELECT p.* REPLACE (
+        CASE WHEN c.source IS NULL THEN p.negative_id ELSE o.negative_id END AS negative_id,
+        CASE WHEN c.source IS NULL THEN p.negative_score ELSE o.negative_score END AS negative_score
     )
-    SELECT b.tenant, b.query_id, b.positive_id,
-           CASE WHEN p.positive_id IS NULL THEN b.negative_id END AS negative_id, b.positive_score,
-           CASE WHEN p.positive_id IS NULL THEN b.negative_score END AS negative_score,
-           b.source, b.via_query_id, b.terms, b.date
-    FROM {borrowed} b
-    LEFT JOIN positives p ON p.tenant = b.tenant AND p.query_id = b.query_id AND p.positive_id = b.negative_id
-    UNION ALL
-    SELECT tenant, query_id, positive_id, negative_id, positive_score, negative_score, source,
-           CAST(NULL AS VARCHAR), CAST(NULL AS VARCHAR[]), date
-    FROM {own}
+    FROM {merged} p
+    LEFT JOIN {contradicted} c USING (tenant, query_id, positive_id, source)
+    LEFT JOIN {others} o USING (tenant, query_id, positive_id, source)
 """
 
 
@@ -96,31 +101,38 @@ def multi_hop(
     connection: duckdb.DuckDBPyConnection,
     borrowers: Relation,
     loans: Relation,
-    one_hop: OneHopPairs,
+    hop: OneHop,
     *,
     most: int,
-    seed: int,
+    merge: Literal["strongest", "all"],
 ) -> Relation:
     """All pairs of the borrowers, their own and the borrowed ones, in the columns of `mined_pairs`.
 
-    A query's own evidence goes before what it borrows: its own positive never arrives as its negative, nor its own
-    negative as its positive.
+    A positive goes before a negative, whoever says it: a document that is a positive of a query, its own or a lent one,
+    or that was clicked for it, is the negative of none of its pairs, and the negative is drawn anew from the others of
+    the query whose evidence made the pair. A lent positive that the borrower's users merely skipped stays one.
 
     Args:
-        connection: holds the relations.
+        connection: with the tables that `hop` reads; holds the relations.
         borrowers: tenant and query_id.
         loans: of `loans_to`.
-        one_hop: the pairs of all `with_lenders`.
+        hop: makes the pairs of the borrowers and of those who lend to them.
         most: lenders of a query and kind, best match first; 0: all.
-        seed: breaks ties between lenders.
+        merge: all: a row for each query, positive and source; strongest: for each query and positive, the first of
+            own clicks, own relevance, lent clicks, lent relevance.
 
-    Source: ScalingNote, 4.1: by ClickA(q1←q2), q2's click data serve q1; by RelA, relevance data serve both ways.
+    Source: ScalingNote, 4.1: by ClickA(q1←q2), q2's click data serve q1; by RelA, relevance data serve both ways; all
+    four are merged.
     """
-    evidence = one_hop._asdict()
-    lenders = keep(connection, LENDERS, {"most": most, "seed": seed}, loans=loans, **evidence)
-    own = keep(connection, OWN, borrowers=borrowers, **evidence)
-    borrowed = keep(connection, BORROWED, lenders=lenders, own=own, **evidence)
-    drop(connection, lenders)
-    pairs = keep(connection, ALL_PAIRS, own=own, borrowed=borrowed)
-    drop(connection, own, borrowed)
+    queries = with_lenders(connection, borrowers, loans)
+    one_hop = hop.pairs(connection, queries)
+    evidence = {"click": one_hop.click, "relevance": one_hop.relevance}
+    lenders = keep(connection, LENDERS, {"most": most, "seed": hop.seed}, loans=loans, **evidence)
+    found = keep(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
+    against = keep(connection, AGAINST, found=found, opened=one_hop.opened, borrowers=borrowers)
+    merged = found if merge == "all" else keep(connection, STRONGEST, found=found)
+    contradicted = keep(connection, CONTRADICTED, merged=merged, against=against)
+    others = hop.others(connection, one_hop, contradicted, against)
+    pairs = keep(connection, PAIRS, merged=merged, contradicted=contradicted, others=others)
+    drop(connection, queries, lenders, against, contradicted, others, *one_hop, *{found, merged})
     return pairs

@@ -21,47 +21,82 @@ TOTALS = """
 """
 
 CLICKED = """
-    SELECT tenant, query_id, doc_id, date, lot FROM {totals}
+    SELECT tenant, query_id, doc_id AS positive_id, date, lot FROM {totals}
     WHERE satisfied >= $min_clicks AND (expected IS NULL OR satisfied >= $min_ratio * expected)
 """
 
+SKIPPED = """
+    SELECT tenant, query_id, doc_id, shown_on, lot FROM {totals} t
+    ANTI JOIN relevance_evidence r
+      ON r.tenant = t.tenant AND r.query_id = t.query_id AND r.positive_id = t.doc_id
+    WHERE clicks = 0 AND exposures >= $min_exposures
+"""
+
+OPENED = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
+
 # The drawn negative of a positive is the one whose lot is nearest to the positive's: any is as likely, and a document
-# shown later does not change the draw, only a click does.
-CLICK_PAIRS = """
-    WITH skipped AS (
-        SELECT tenant, query_id, doc_id, shown_on, lot FROM {totals} t
-        ANTI JOIN relevance_evidence r
-          ON r.tenant = t.tenant AND r.query_id = t.query_id AND r.positive_id = t.doc_id
-        WHERE clicks = 0 AND exposures >= $min_exposures
-    )
-    SELECT c.tenant, c.query_id, c.doc_id AS positive_id, arg_min(s.doc_id, xor(c.lot, s.lot)) AS negative_id, c.date
-    FROM {clicked} c LEFT JOIN skipped s
-      ON s.tenant = c.tenant AND s.query_id = c.query_id AND s.shown_on <= c.date
-    GROUP BY c.tenant, c.query_id, c.doc_id, c.date
+# that joins them changes the draw only where it is nearer. By day, those shown by then come first, whatever their lots.
+PLACE = """{{
+    'day': CASE WHEN $by_day THEN greatest(s.shown_on, c.date) ELSE c.date END, 'lot': xor(c.lot, s.lot), 'id': s.doc_id
+}}"""
+
+CLICK_PAIRS = f"""
+    SELECT tenant, query_id, c.positive_id, arg_min(s.doc_id, {PLACE}) AS negative_id, c.date, c.lot
+    FROM {{clicked}} c LEFT JOIN {{skipped}} s USING (tenant, query_id)
+    GROUP BY tenant, query_id, c.positive_id, c.date, c.lot
 """
 
 RELEVANCE_PAIRS = """
-    SELECT r.tenant, r.query_id, r.positive_id, r.positive_score, q.date,
-           CASE WHEN t.doc_id IS NULL THEN r.negative_id END AS negative_id,
-           CASE WHEN t.doc_id IS NULL THEN r.negative_score END AS negative_score
-    FROM relevance_evidence r
-    SEMI JOIN {queries} n ON n.tenant = r.tenant AND n.query_id = r.query_id
-    JOIN log_queries q ON q.tenant = r.tenant AND q.query_id = r.query_id AND q.date < CAST($before AS DATE)
-    LEFT JOIN (FROM {totals} WHERE clicks > 0) t
-      ON t.tenant = r.tenant AND t.query_id = r.query_id AND t.doc_id = r.negative_id
+    WITH listed AS (SELECT tenant, query_id, list(doc_id) AS docs FROM {opened} GROUP BY tenant, query_id),
+    left_over AS (
+        SELECT r.tenant, r.query_id, r.positive_id, r.positive_score, q.date,
+               list_filter(list_zip(r.negative_ids, r.negative_scores),
+                           lambda one: NOT list_contains(coalesce(docs, []), one[1])) AS negatives
+        FROM relevance_evidence r
+        SEMI JOIN {queries} n ON n.tenant = r.tenant AND n.query_id = r.query_id
+        JOIN log_queries q ON q.tenant = r.tenant AND q.query_id = r.query_id AND q.date < CAST($before AS DATE)
+        LEFT JOIN listed l ON l.tenant = r.tenant AND l.query_id = r.query_id
+    )
+    SELECT *, negatives[1][1] AS negative_id, negatives[1][2] AS negative_score FROM left_over
+"""
+
+OTHERS = f"""
+    SELECT w.tenant, w.query_id, w.positive_id, w.source, arg_min(s.doc_id, {PLACE}) AS negative_id,
+           CAST(NULL AS FLOAT) AS negative_score
+    FROM {{wanted}} w
+    JOIN {{click}} c ON c.tenant = w.tenant AND c.query_id = w.from_id AND c.positive_id = w.positive_id
+    JOIN {{skipped}} s ON s.tenant = w.tenant AND s.query_id = w.from_id
+    ANTI JOIN {{against}} a ON a.tenant = w.tenant AND a.query_id = w.query_id AND a.doc_id = s.doc_id
+    WHERE w.source LIKE 'click%'
+    GROUP BY w.tenant, w.query_id, w.positive_id, w.source
+    UNION ALL
+    SELECT u.tenant, u.query_id, u.positive_id, u.source, arg_min(u.one[1], u.place), arg_min(u.one[2], u.place)
+    FROM (
+        SELECT w.*, unnest(r.negatives) AS one, generate_subscripts(r.negatives, 1) AS place
+        FROM {{wanted}} w
+        JOIN {{relevance}} r ON r.tenant = w.tenant AND r.query_id = w.from_id AND r.positive_id = w.positive_id
+        WHERE w.source LIKE 'relevance%'
+    ) u
+    ANTI JOIN {{against}} a ON a.tenant = u.tenant AND a.query_id = u.query_id AND a.doc_id = u.one[1]
+    GROUP BY u.tenant, u.query_id, u.positive_id, u.source
 """
 
 
 class OneHopPairs(NamedTuple):
-    """Pairs of queries by their own evidence; a negative may be null.
+    """Pairs of queries by their own evidence, whose negative may be null, and what else may be drawn.
 
     Attributes:
-        click: tenant, query_id, positive_id, negative_id, date.
-        relevance: the same, and positive_score and negative_score.
+        click: tenant, query_id, positive_id, negative_id, date, lot.
+        relevance: tenant, query_id, positive_id, positive_score, negative_id, negative_score, date, and `negatives`:
+            all that may be drawn as (id, score), in the order of the draw.
+        skipped: tenant, query_id, doc_id, shown_on, lot: what a click's negative is drawn from.
+        opened: tenant, query_id, doc_id: what was clicked at all.
     """
 
     click: Relation
     relevance: Relation
+    skipped: Relation
+    opened: Relation
 
 
 @dataclass(frozen=True)
@@ -88,8 +123,9 @@ class OneHop:
     def pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
         """Pair each query with the documents clicked for it, and with the one that the ranker put first.
 
-        Clicked documents are positives; each gets one document that was exposed by then and never clicked, drawn at
-        random. The ranker's positive and negative are taken as they are, but for a negative that somebody clicked.
+        Clicked documents are positives; each gets one document that was exposed and never clicked, drawn at random:
+        from all days, or by day from those exposed by then, and where there are none from the first later day that has
+        any. The ranker's negative is the first of its draw that nobody clicked.
 
         Args:
             connection: with the tables click_evidence, relevance_evidence and log_queries.
@@ -99,8 +135,27 @@ class OneHop:
         totals = keep(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
         least = {"min_clicks": given.min_clicks, "min_ratio": given.min_ratio}
         clicked = keep(connection, CLICKED, least, totals=totals)
-        exposed = {"min_exposures": given.min_exposures}
-        click = keep(connection, CLICK_PAIRS, exposed, totals=totals, clicked=clicked)
-        relevance = keep(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, totals=totals)
+        skipped = keep(connection, SKIPPED, {"min_exposures": given.min_exposures}, totals=totals)
+        opened = keep(connection, OPENED, totals=totals)
+        click = keep(connection, CLICK_PAIRS, self._draw, clicked=clicked, skipped=skipped)
+        relevance = keep(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
         drop(connection, totals, clicked)
-        return OneHopPairs(click, relevance)
+        return OneHopPairs(click, relevance, skipped, opened)
+
+    def others(
+        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, wanted: Relation, against: Relation
+    ) -> Relation:
+        """Draw negatives anew: tenant, query_id, positive_id, source, negative_id, negative_score.
+
+        Args:
+            connection: holds the relations.
+            pairs: of `pairs`.
+            wanted: tenant, query_id, positive_id, source, and `from_id`: the query whose evidence made the pair.
+            against: tenant, query_id, doc_id: what is no negative of a query. Where nothing else is left to draw, a
+                pair has no row.
+        """
+        return keep(connection, OTHERS, self._draw, wanted=wanted, against=against, **pairs._asdict())
+
+    @property
+    def _draw(self) -> dict[str, object]:
+        return {"by_day": self.settings.negatives_from == "day"}

@@ -12,12 +12,13 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
 from darklode.pipeline.mine.days import Days, digests
-from darklode.pipeline.mine.multi_hop import loans_to, multi_hop, with_lenders
+from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.mining import Merge
 from darklode.schemas.tables import TABLES
 
 PAIRS_STAGE = Stage(
-    "mined_pairs", 1, ("click_evidence", "log_queries", "relevance_evidence", "associations"), ("mined_pairs",)
+    "mined_pairs", 2, ("click_evidence", "log_queries", "relevance_evidence", "associations"), ("mined_pairs",)
 )
 
 ROWS = 1 << 19
@@ -36,12 +37,18 @@ CHANGED_DAYS = f"""
 PAIRS_OF_A_DAY = f"""
     SELECT {COLUMNS} FROM {{earlier}} ANTI JOIN {{wanted}} USING (tenant, query_id) WHERE date = CAST($day AS DATE)
     UNION ALL SELECT {COLUMNS} FROM {{pairs}} WHERE date = CAST($day AS DATE)
-    ORDER BY tenant, query_id, positive_id
+    ORDER BY tenant, query_id, positive_id, source
 """
 
 
 def mined_pairs(
-    tables: Tables, output: Output, hop: OneHop, *, most: int, contains: Mapping[str, Sequence[str]]
+    tables: Tables,
+    output: Output,
+    hop: OneHop,
+    *,
+    most: int,
+    merge: Merge,
+    contains: Mapping[str, Sequence[str]],
 ) -> None:
     """Pair each query with its positives by click and relevance, its own and those lent to it.
 
@@ -53,6 +60,7 @@ def mined_pairs(
         output: takes `mined_pairs`, a partition a day.
         hop: makes the queries' own pairs.
         most: lenders of a query and kind; 0: all.
+        merge: see `multi_hop`.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", "")
@@ -69,8 +77,7 @@ def mined_pairs(
             delta = tables.of("click_evidence", [part for day in news.days for part in days[day]])
             wanted = touched(connection, view(connection, delta, "click_evidence"), earlier, news, hop)
         loans = loans_to(connection, wanted, before=hop.before)
-        one_hop = hop.pairs(connection, with_lenders(connection, wanted, loans))
-        pairs = multi_hop(connection, wanted, loans, one_hop, most=most, seed=hop.seed)
+        pairs = multi_hop(connection, wanted, loans, hop, most=most, merge=merge)
         _write(connection, output, known.by_day("mined_pairs"), earlier=earlier, wanted=wanted, pairs=pairs)
     output.facts |= {"mark": mark, "read": read}
     rows = sum(part.rows for part in output.parts["mined_pairs"])
@@ -101,33 +108,38 @@ EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before
 
 SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
 
-# A lender changed when what it lends did, or when the day from which on it lends did: a late day can make a query
-# older. Its relevance negative goes when somebody clicks on it.
+# A lender changed when its positives did, or the day from which on it lends them: a late day can make a query older.
 CHANGED = """
     WITH before AS (
-        SELECT tenant, query_id, positive_id, negative_id, date
+        SELECT tenant, query_id, positive_id, date
         FROM {earlier} SEMI JOIN {seen} USING (tenant, query_id) WHERE source = 'click_one_hop'
     ), differ AS (
-        (SELECT tenant, query_id, positive_id, negative_id, date FROM {click} EXCEPT FROM before)
+        (SELECT tenant, query_id, positive_id, date FROM {click} EXCEPT FROM before)
         UNION ALL
-        (FROM before EXCEPT SELECT tenant, query_id, positive_id, negative_id, date FROM {click})
+        (FROM before EXCEPT SELECT tenant, query_id, positive_id, date FROM {click})
     )
     SELECT DISTINCT tenant, query_id FROM (
         SELECT tenant, query_id FROM differ
         UNION ALL
         SELECT tenant, query_id FROM log_queries WHERE list_contains($days, CAST(date AS VARCHAR))
-        UNION ALL
-        SELECT r.tenant, r.query_id FROM relevance_evidence r JOIN {delta} d
-          ON d.tenant = r.tenant AND d.query_id = r.query_id AND d.doc_id = r.negative_id AND d.clicks > 0
     )
 """
 
+# A lent negative is the lender's own draw, unless the borrower speaks against that: then any exposure may matter.
 TOUCHED = """
+    WITH drawn AS (
+        SELECT tenant, query_id AS via_query_id, positive_id, 'click_multi_hop' AS source, negative_id FROM {click}
+        UNION ALL
+        SELECT tenant, query_id, positive_id, 'relevance_multi_hop', negative_id FROM {relevance}
+    )
     SELECT tenant, query_id FROM (
         SELECT tenant, query_id FROM {seen}
         UNION
         SELECT DISTINCT a.tenant, a.query_id FROM associations a SEMI JOIN {changed} c
           ON c.tenant = a.tenant AND c.query_id = a.associated_query_id
+        UNION
+        SELECT tenant, e.query_id FROM {earlier} e JOIN drawn d USING (tenant, via_query_id, positive_id, source)
+        WHERE e.negative_id IS DISTINCT FROM d.negative_id
     ) SEMI JOIN (FROM log_queries WHERE date < CAST($before AS DATE)) USING (tenant, query_id)
 """
 
@@ -171,7 +183,8 @@ def touched(
     seen = keep(connection, SEEN, {"before": hop.before}, delta=delta)
     one_hop = hop.pairs(connection, seen)
     days = {"days": list(news.days)}
-    changed = keep(connection, CHANGED, days, earlier=earlier, seen=seen, delta=delta, click=one_hop.click)
-    found = keep(connection, TOUCHED, {"before": hop.before}, seen=seen, changed=changed)
+    changed = keep(connection, CHANGED, days, earlier=earlier, seen=seen, click=one_hop.click)
+    before = {"before": hop.before}
+    found = keep(connection, TOUCHED, before, seen=seen, changed=changed, earlier=earlier, **one_hop._asdict())
     drop(connection, seen, changed, *one_hop)
     return found

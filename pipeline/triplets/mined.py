@@ -17,7 +17,7 @@ from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 2, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
+    "mined_triplets", 3, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
 )
 
 ROWS = 1 << 16
@@ -103,7 +103,7 @@ STANDING = """
 FRESH = """
     CREATE OR REPLACE TEMP TABLE fresh AS
     FROM accepted p ANTI JOIN (FROM old SEMI JOIN standing USING (triplet_id)) o
-      ON o.tenant = p.tenant AND o.query_id = p.query_id AND o.positive_id = p.positive_id
+      ON o.tenant = p.tenant AND o.query_id = p.query_id AND o.positive_id = p.positive_id AND o.source = p.source
 """
 
 COLUMNS = ", ".join(TRIPLETS.schema.names)

@@ -14,7 +14,7 @@ from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
-from darklode.schemas.mining import ClickSettings, LogSettings, MiningSettings
+from darklode.schemas.mining import ClickSettings, LogSettings, Merge, MiningSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -112,13 +112,14 @@ def associate(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def rank(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """A positive and a negative that hang on the query alone; every third query has none."""
+    """A positive and negatives that hang on the query alone; every third query has none."""
     found = []
     for row in rows:
         lot = int(str(row["query_id"]), 16)
         if lot % 3:
-            ids = {"positive_id": DOCS[lot % 9], "negative_id": DOCS[(lot + 1 + lot % 7) % 9] if lot % 5 else None}
-            scores = {"positive_score": 0.9, "negative_score": 0.25 if lot % 5 else None}
+            drawn = [DOCS[(lot + 1 + (lot + step) % 8) % 9] for step in range(lot % 5)]
+            ids = {"positive_id": DOCS[lot % 9], "negative_ids": drawn}
+            scores = {"positive_score": 0.9, "negative_scores": [0.25 / (1 + step) for step in range(len(drawn))]}
             found.append({"tenant": row["tenant"], "query_id": row["query_id"], **ids, **scores})
     return found
 
@@ -136,7 +137,14 @@ def by_day(run: Run, stage: Stage, table: str, rows: list[dict[str, object]], da
 
 
 def mine(
-    run: Run, log: Log, *, hop: OneHop = HOP, most: int = 2, docs: pa.Table | None = None, apart: bool = False
+    run: Run,
+    log: Log,
+    *,
+    hop: OneHop = HOP,
+    most: int = 2,
+    merge: Merge = "strongest",
+    docs: pa.Table | None = None,
+    apart: bool = False,
 ) -> None:
     """A night: all stages over the days that have come in so far."""
 
@@ -153,7 +161,9 @@ def mine(
     execute(
         run,
         PAIRS_STAGE,
-        lambda tables, output: mined_pairs(tables, output, hop, most=most, contains=contains.facts["contains"]),
+        lambda tables, output: mined_pairs(
+            tables, output, hop, most=most, merge=merge, contains=contains.facts["contains"]
+        ),
     )
     execute(
         run,

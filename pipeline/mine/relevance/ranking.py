@@ -139,8 +139,8 @@ _Floats = NDArray[np.float64]
 
 # The same draw on every machine and whatever else is drawn: the smallest hash, which is random enough.
 DRAWN = """
-    SELECT query, arg_min(place, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id))) AS place
-    FROM between_k_and_t GROUP BY query ORDER BY query
+    SELECT query, place FROM between_k_and_t
+    ORDER BY query, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id)), place
 """
 
 
@@ -198,7 +198,7 @@ def negatives(
     settings: RelevanceSettings,
     seed: int,
 ) -> tuple[_Ints, _Ints]:
-    """One document for each query that has more than K, drawn from the ranks after K up to T.
+    """The documents of the ranks after K up to T, in the order of a draw: the first of a query is its drawn negative.
 
     Args:
         connection: any.
@@ -208,7 +208,7 @@ def negatives(
         seed: of the draw.
 
     Returns:
-        Queries, ascending, and the places of their documents in the ranking.
+        Queries, ascending, and the place of a document of theirs in the ranking; both of shape (n_drawn,).
     """
     places = np.flatnonzero((found.rank > settings.top_k) & (found.rank <= settings.top_t))
     tenant, query_ids, doc_ids = names

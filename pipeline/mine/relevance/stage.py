@@ -24,6 +24,8 @@ from darklode.schemas.mining import RelevanceSettings
 
 SEARCH_BLOCK = 1024
 
+_Ints = NDArray[np.int64]
+
 NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE = "tenant has no documents", "no candidate", "no positive probability"
 
 _QUERIES = """
@@ -32,12 +34,12 @@ _QUERIES = """
 """
 
 
-RELEVANCE = Stage("relevance", 1, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
+RELEVANCE = Stage("relevance", 2, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
 """The chunks are frozen for a while: `Ranker.version` names their state."""
 
 
 def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ranker: Ranker, seed: int) -> None:
-    """Write each query's best document by the ranker, and one drawn from between the top K and the top T.
+    """Write each query's best document by the ranker, and those between the top K and the top T in a draw's order.
 
     Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is
     worth its best chunk's probability (1 or 0 by the label where a reply has none). Equals go by fused retrieval
@@ -157,21 +159,28 @@ class DayRanker:
         best, query_ids = positives(found), block["query_id"].combine_chunks()
         names = opened.chunks.tenant, query_ids, opened.doc_ids
         asked, drawn = negatives(self.connection, found, names, self.settings, self.seed)
-        place = np.full(block.num_rows, -1)
-        place[asked] = drawn
-        negative = place[found.query[best]]
-        missing = negative < 0
+        at, drawn = _of_queries(found.query[best], asked, drawn)
+        counts_of = np.bincount(at, minlength=len(best))
         searched = len(np.unique(candidates.query))
-        counts.update({"positives": len(best), "without_negative": int(missing.sum())})
+        counts.update({"positives": len(best), "without_negative": int((counts_of == 0).sum())})
         counts.update({NO_CANDIDATE: block.num_rows - searched, NO_POSITIVE: searched - len(best)})
-        doc, score, negative = pa.array(found.doc), pa.array(found.score), pa.array(negative, mask=missing)
+        doc, score = pa.array(found.doc), pa.array(found.score)
+        ends = pa.array(np.concatenate([[0], counts_of.cumsum()]), pa.int32())
+        listed = {"ids": opened.doc_ids.take(doc.take(drawn)), "scores": score.take(drawn).cast(pa.float32())}
         return RELEVANCE_EVIDENCE.rows(
             {
                 "tenant": pa.repeat(opened.chunks.tenant, len(best)),
                 "query_id": query_ids.take(pa.array(found.query[best])),
                 "positive_id": opened.doc_ids.take(doc.take(pa.array(best))),
                 "positive_score": score.take(pa.array(best)),
-                "negative_id": opened.doc_ids.take(doc.take(negative)),
-                "negative_score": score.take(negative),
+                "negative_ids": pa.ListArray.from_arrays(ends, listed["ids"]),
+                "negative_scores": pa.ListArray.from_arrays(ends, listed["scores"]),
             }
         )
+
+
+def _of_queries(wanted: _Ints, query: _Ints, place: _Ints) -> tuple[_Ints, _Ints]:
+    """Those of the wanted queries, as places in `wanted`, both ascending."""
+    at = np.searchsorted(wanted, query)
+    own = np.append(wanted, -1)[at] == query
+    return at[own], place[own]

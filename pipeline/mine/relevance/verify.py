@@ -22,7 +22,7 @@ from darklode.pipeline.mine.relevance.ranking import scores
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
 
-VERIFY = Stage("verify", 1, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
+VERIFY = Stage("verify", 2, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
 BLOCK = 256
 """Mined pairs that are judged together, and recorded together."""
@@ -35,15 +35,16 @@ _DIGITS = 13  # of a hash in hex: 52 bits, as many as a share has
 _CHOSEN = """
     CREATE TEMP TABLE chosen AS
     SELECT tenant, date, query_id, positive_id, source, text AS query, substr(sha256(text), 1, 32) AS query_hash,
-           (row_number() OVER (PARTITION BY tenant, date ORDER BY query_id, positive_id) - 1) // $block AS block
+           (row_number() OVER (PARTITION BY tenant, date ORDER BY query_id, positive_id, source) - 1) // $block AS block
     FROM (SELECT tenant, date, query_id, positive_id, source FROM mined_pairs
           WHERE substr(sha256(concat_ws(chr(0), $seed, tenant, query_id, positive_id)), 1, $digits) < $below)
     LEFT JOIN (SELECT tenant, query_id, text FROM log_queries) USING (tenant, query_id)
 """
 _BLOCKS = "SELECT tenant, date, block, count(*) FROM chosen GROUP BY ALL ORDER BY ALL"
-_ROWS = (
-    "SELECT query_id, positive_id, source, query, query_hash FROM chosen ORDER BY tenant, date, query_id, positive_id"
-)
+_ROWS = """
+    SELECT query_id, positive_id, source, query, query_hash FROM chosen
+    ORDER BY tenant, date, query_id, positive_id, source
+"""
 
 
 def verify(

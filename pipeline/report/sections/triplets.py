@@ -33,9 +33,9 @@ FOUND = """
 
 REFUTED = """
     SELECT v.tenant, v.query_id, v.positive_id AS chunk_id, true AS relevant, v.probability, h.threshold,
-           v.probability - h.threshold AS margin, t.triplet_id
+           v.probability - h.threshold AS margin, min(t.triplet_id) AS triplet_id
     FROM mined_verdicts v JOIN triplets t USING (tenant, query_id, positive_id), thresholds h
-    WHERE v.probability IS NOT NULL ORDER BY margin, v.tenant, v.query_id, v.positive_id LIMIT $wanted
+    WHERE v.probability IS NOT NULL GROUP BY ALL ORDER BY margin, v.tenant, v.query_id, v.positive_id LIMIT $wanted
 """
 
 

@@ -1,4 +1,4 @@
-"""What queries lend one another, by hand: who may, what goes before what, and what contradicts the borrower."""
+"""What queries lend one another, by hand: who may, what is merged, and what contradicts the borrower."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -8,61 +8,78 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.base.relations import keep
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop, with_lenders
-from darklode.pipeline.mine.one_hop import OneHopPairs
+from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.mining import ClickSettings
 from darklode.schemas.tables import TABLES
 
 DAYS = [date(2026, 3, day) for day in range(1, 4)]
-KEY = {"tenant": pa.string(), "query_id": pa.string()}
-PAIR = KEY | {"positive_id": pa.string(), "negative_id": pa.string(), "date": pa.date32()}
-SCORED = PAIR | {"positive_score": pa.float32(), "negative_score": pa.float32()}
+NEVER = "9999-12-31"
+Rows = list[dict[str, Any]]
 
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
+        for name in ("click_evidence", "relevance_evidence", "log_queries", "associations"):
+            opened.register(name, TABLES[name].empty())
         yield opened
 
 
-def relation(
-    connection: duckdb.DuckDBPyConnection, types: dict[str, pa.DataType], rows: list[dict[str, Any]]
-) -> Relation:
-    connection.register("given", pa.Table.from_pylist([{"tenant": "t"} | row for row in rows], pa.schema(types)))
-    return keep(connection, "FROM given")
+def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:
+    filled = [{"tenant": "t"} | row for row in rows]
+    connection.register(table, pa.Table.from_pylist(filled, TABLES[table].schema))
 
 
 def lends(borrower: str, lender: str, kind: str = "click", score: float = 0.5, day: int = 0) -> dict[str, Any]:
-    ids = {"tenant": "t", "query_id": borrower, "associated_query_id": lender}
+    ids = {"query_id": borrower, "associated_query_id": lender}
     return ids | {"kind": kind, "terms": ["x"], "score": score, "date": DAYS[day]}
 
 
-def pair(query: str, positive: str, negative: str | None = None, day: int = 0, **scores: float) -> dict[str, Any]:
-    return {"query_id": query, "positive_id": positive, "negative_id": negative, "date": DAYS[day], **scores}
+def shown(query: str, clicked: str, skipped: str = "", day: int = 0) -> Rows:
+    """Documents of one letter each."""
+    base = {"query_id": query, "date": DAYS[day], "exposures": 1}
+    clicks = [base | {"doc_id": doc, "clicks": 1, "satisfied": 1} for doc in clicked]
+    return clicks + [base | {"doc_id": doc, "clicks": 0, "satisfied": 0} for doc in skipped]
 
 
-def borrowed(
+def ranked(query: str, positive: str, negatives: str = "") -> dict[str, Any]:
+    scores = {"positive_score": 0.5, "negative_scores": [0.25] * len(negatives)}
+    return {"query_id": query, "positive_id": positive, "negative_ids": list(negatives)} | scores
+
+
+def pairs(
     connection: duckdb.DuckDBPyConnection,
-    associations: list[dict[str, Any]],
-    click: list[dict[str, Any]],
-    relevance: list[dict[str, Any]] = [],  # noqa: B006 (it is not changed)
+    associations: Rows,
+    evidence: Rows,
+    relevance: Rows = [],  # noqa: B006 (it is not changed)
     *,
     most: int = 0,
-    before: str = "9999-12-31",
-) -> list[dict[str, Any]]:
-    """All pairs of query q, by positive."""
-    connection.register("associations", pa.Table.from_pylist(associations, TABLES["associations"].schema))
-    borrowers = relation(connection, KEY, [{"query_id": "q"}])
+    before: str = NEVER,
+    merge: Any = "strongest",
+    seed: int = 13,
+) -> Rows:
+    """All pairs of query q, by positive and source."""
+    fill(connection, "associations", associations)
+    fill(connection, "click_evidence", evidence)
+    fill(connection, "relevance_evidence", relevance)
+    queries = {row["query_id"] for row in (*evidence, *relevance)}
+    fill(connection, "log_queries", [{"query_id": one, "text": one, "date": DAYS[0]} for one in sorted(queries)])
+    borrowers = keep(connection, "SELECT 't' AS tenant, 'q' AS query_id")
     loans = loans_to(connection, borrowers, before=before)
-    own = OneHopPairs(relation(connection, PAIR, click), relation(connection, SCORED, relevance))
-    made = multi_hop(connection, borrowers, loans, own, most=most, seed=13)
-    rows: list[dict[str, Any]] = connection.sql(f"FROM {made} ORDER BY positive_id").to_arrow_table().to_pylist()
+    made = multi_hop(connection, borrowers, loans, OneHop(ClickSettings(), before, seed), most=most, merge=merge)
+    rows: Rows = connection.sql(f"FROM {made} ORDER BY positive_id, source").to_arrow_table().to_pylist()
     assert {(row.pop("tenant"), row.pop("query_id")) for row in rows} <= {("t", "q")}
     return rows
 
 
+def brief(rows: Rows) -> list[tuple[Any, ...]]:
+    return [(row["positive_id"], row["negative_id"], row["source"]) for row in rows]
+
+
 def test_a_pair_is_lent_on_the_day_on_which_both_are_known(connection: duckdb.DuckDBPyConnection) -> None:
-    (row,) = borrowed(connection, [lends("q", "l", day=1)], [pair("l", "a", "b", day=0)])
+    (row,) = pairs(connection, [lends("q", "l", day=1)], shown("l", "a", "b"))
     assert row == {
         "positive_id": "a",
         "negative_id": "b",
@@ -73,24 +90,70 @@ def test_a_pair_is_lent_on_the_day_on_which_both_are_known(connection: duckdb.Du
         "terms": ["x"],
         "date": DAYS[1],
     }
-    (row,) = borrowed(connection, [lends("q", "l", day=1)], [pair("l", "a", day=2)])
+    (row,) = pairs(connection, [lends("q", "l", day=1)], shown("l", "a", day=2))
     assert row["date"] == DAYS[2]
 
 
 def test_only_evidence_of_the_associations_kind_is_lent(connection: duckdb.DuckDBPyConnection) -> None:
-    click, relevance = [pair("l", "a")], [pair("l", "r", positive_score=0.5)]
     for kind, positive in (("click", "a"), ("relevance", "r")):
-        (row,) = borrowed(connection, [lends("q", "l", kind)], click, relevance)
+        (row,) = pairs(connection, [lends("q", "l", kind)], shown("l", "a"), [ranked("l", "r")])
         assert (row["positive_id"], row["source"]) == (positive, f"{kind}_multi_hop")
 
 
-def test_ones_own_evidence_goes_before_what_is_lent(connection: duckdb.DuckDBPyConnection) -> None:
-    click = [pair("q", "a", "n"), pair("l", "a", "b"), pair("l", "n", "b"), pair("l", "c", "a")]
-    rows = borrowed(connection, [lends("q", "l")], click, [pair("q", "a", positive_score=0.9)])
-    assert [(row["positive_id"], row["negative_id"], row["source"]) for row in rows] == [
-        ("a", "n", "click_one_hop"),  # by clicks, not by relevance, and not by what is lent
-        ("c", None, "click_multi_hop"),  # the own positive a is no negative of the borrower
-    ]  # and n, the borrower's own negative, is no positive
+MANY = shown("q", "a", "n") + shown("l", "ab", "m")
+
+
+@pytest.mark.parametrize(
+    ("merge", "expected"),
+    [
+        ("strongest", [("a", "n", "click_one_hop"), ("b", "m", "click_multi_hop")]),
+        (
+            "all",
+            [
+                ("a", "m", "click_multi_hop"),
+                ("a", "n", "click_one_hop"),
+                ("a", "v", "relevance_multi_hop"),
+                ("a", "u", "relevance_one_hop"),
+                ("b", "m", "click_multi_hop"),
+            ],
+        ),
+    ],
+)
+def test_a_pair_is_there_by_the_strongest_source_or_by_each(
+    connection: duckdb.DuckDBPyConnection, merge: str, expected: list[tuple[str, ...]]
+) -> None:
+    lent = [lends("q", "l"), lends("q", "l", "relevance")]
+    assert brief(pairs(connection, lent, MANY, [ranked("q", "a", "u"), ranked("l", "a", "v")], merge=merge)) == expected
+
+
+def test_what_is_lent_stays_a_positive_where_the_borrower_merely_skipped_it(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    evidence = shown("q", "a", "xyz") + shown("l", "x", "m")
+    found = [brief(pairs(connection, [lends("q", "l")], evidence, seed=seed)) for seed in range(12)]
+    assert {rows[1] for rows in found} == {("x", "m", "click_multi_hop")}, "whatever was drawn"
+    assert {rows[0] for rows in found} == {("a", "y", "click_one_hop"), ("a", "z", "click_one_hop")}
+
+
+def test_a_drawn_negative_that_is_lent_as_a_positive_is_drawn_anew(connection: duckdb.DuckDBPyConnection) -> None:
+    rows = pairs(connection, [lends("q", "l")], shown("q", "a", "x") + shown("l", "x", "m"))
+    assert brief(rows) == [("a", None, "click_one_hop"), ("x", "m", "click_multi_hop")]
+    rows = pairs(connection, [lends("q", "l")], shown("l", "x"), [ranked("q", "r", "xy")])
+    assert brief(rows) == [("r", "y", "relevance_one_hop"), ("x", None, "click_multi_hop")]
+
+
+@pytest.mark.parametrize("satisfied", [1, 0])
+def test_a_lent_negative_that_the_borrower_clicked_is_drawn_anew_from_the_lenders_others(
+    connection: duckdb.DuckDBPyConnection, satisfied: int
+) -> None:
+    own = [row | {"satisfied": satisfied} for row in shown("q", "x")]
+    for others, left in (("x", {None}), ("xy", {"y"}), ("xyz", {"y", "z"})):
+        evidence = own + shown("l", "a", others)
+        drawn = {pairs(connection, [lends("q", "l")], evidence, seed=seed)[0]["negative_id"] for seed in range(12)}
+        assert drawn == left
+    lent = [lends("q", "l", "relevance")]
+    (row, *_) = pairs(connection, lent, own, [ranked("l", "r", "xy")])
+    assert (row["positive_id"], row["negative_id"], row["negative_score"]) == ("r", "y", 0.25)
 
 
 def test_of_many_loans_of_a_document_clicks_then_days_then_the_best_match_count(
@@ -98,10 +161,14 @@ def test_of_many_loans_of_a_document_clicks_then_days_then_the_best_match_count(
 ) -> None:
     associations = [lends("q", "r", "relevance", 0.9), lends("q", "late", score=0.9), lends("q", "weak", score=0.1)]
     associations.append(lends("q", "best", score=0.2))
-    click = [pair("late", "a", day=2), pair("weak", "a", day=1), pair("best", "a", day=1)]
-    relevance = [pair("r", "a", day=0, positive_score=0.9)]
-    (row,) = borrowed(connection, associations, click, relevance)
+    evidence = shown("late", "a", day=2) + shown("weak", "a", day=1) + shown("best", "a", day=1)
+    (row,) = pairs(connection, associations, evidence, [ranked("r", "a")])
     assert (row["via_query_id"], row["source"]) == ("best", "click_multi_hop")
+    rows = pairs(connection, associations, evidence, [ranked("r", "a")], merge="all")
+    assert [(row["via_query_id"], row["source"]) for row in rows] == [
+        ("best", "click_multi_hop"),
+        ("r", "relevance_multi_hop"),
+    ]
 
 
 @pytest.mark.parametrize(("most", "vias"), [(1, {"l2"}), (2, {"l2", "l1"}), (0, {"l0", "l1", "l2"})])
@@ -110,19 +177,19 @@ def test_the_best_lenders_count_and_those_without_evidence_take_no_place(
 ) -> None:
     associations = [lends("q", f"l{number}", score=number / 10) for number in range(3)]
     associations.append(lends("q", "poor", score=0.9))
-    rows = borrowed(connection, associations, [pair(f"l{number}", f"d{number}") for number in range(3)], most=most)
-    assert {row["via_query_id"] for row in rows} == vias
+    evidence = [row for number in range(3) for row in shown(f"l{number}", str(number))]
+    assert {row["via_query_id"] for row in pairs(connection, associations, evidence, most=most)} == vias
 
 
 def test_associations_of_test_days_do_not_count(connection: duckdb.DuckDBPyConnection) -> None:
     associations = [lends("q", "l", day=1)]
-    assert len(borrowed(connection, associations, [pair("l", "a")], before="2026-03-03")) == 1
-    assert borrowed(connection, associations, [pair("l", "a")], before="2026-03-02") == []
+    assert len(pairs(connection, associations, shown("l", "a"), before="2026-03-03")) == 1
+    assert pairs(connection, associations, shown("l", "a"), before="2026-03-02") == []
 
 
 def test_lenders_come_along_once(connection: duckdb.DuckDBPyConnection) -> None:
-    associations = [lends("q", "l"), lends("q", "l", "relevance"), lends("q", "m"), lends("other", "o")]
-    connection.register("associations", pa.Table.from_pylist(associations, TABLES["associations"].schema))
-    borrowers = relation(connection, KEY, [{"query_id": "q"}])
-    both = with_lenders(connection, borrowers, loans_to(connection, borrowers, before="9999-12-31"))
+    given = [lends("q", "l"), lends("q", "l", "relevance"), lends("q", "m"), lends("other", "o")]
+    fill(connection, "associations", given)
+    borrowers = keep(connection, "SELECT 't' AS tenant, 'q' AS query_id")
+    both = with_lenders(connection, borrowers, loans_to(connection, borrowers, before=NEVER))
     assert sorted(connection.sql(f"SELECT query_id FROM {both}").fetchall()) == [("l",), ("m",), ("q",)]

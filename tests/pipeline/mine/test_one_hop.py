@@ -41,11 +41,11 @@ def made(
     """Pairs by clicks and by relevance, of query q of tenant t."""
     hop = OneHop(ClickSettings(**settings), before, seed)
     found = hop.pairs(connection, keep(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
-    return rows(connection, found.click), rows(connection, found.relevance)
+    return rows(connection, found.click, "lot"), rows(connection, found.relevance, "negatives")
 
 
-def rows(connection: duckdb.DuckDBPyConnection, of: Relation) -> list[dict[str, Any]]:
-    found = connection.sql(f"SELECT * EXCLUDE (tenant, query_id) FROM {of} ORDER BY positive_id")
+def rows(connection: duckdb.DuckDBPyConnection, of: Relation, besides: str) -> list[dict[str, Any]]:
+    found = connection.sql(f"SELECT * EXCLUDE (tenant, query_id, {besides}) FROM {of} ORDER BY positive_id")
     listed: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
     return listed
 
@@ -55,6 +55,19 @@ def test_a_click_makes_a_pair_of_the_day_it_came_with_what_was_shown_by_then(
 ) -> None:
     fill(connection, "click_evidence", day("a"), day("a", 1, clicks=1), day("b", 1), day("later", 2))
     assert made(connection) == ([{"positive_id": "a", "negative_id": "b", "date": DAYS[1]}], [])
+
+
+def test_where_nothing_was_shown_by_then_the_first_later_day_that_has_anything_counts(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), *(day(f"n{number}", 2) for number in range(9)), day("b", 1))
+    assert {made(connection, seed=seed)[0][0]["negative_id"] for seed in range(9)} == {"b"}
+
+
+def test_of_the_whole_period_a_later_document_may_be_drawn_too(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), day("b"), day("c", 1), day("d", 2))
+    drawn = {made(connection, seed=seed, negatives_from="period")[0][0]["negative_id"] for seed in range(20)}
+    assert drawn == {"b", "c", "d"}
 
 
 def test_what_was_ever_clicked_is_no_negative_even_later(connection: duckdb.DuckDBPyConnection) -> None:
@@ -113,18 +126,21 @@ def test_days_of_test_data_are_not_looked_at(connection: duckdb.DuckDBPyConnecti
     assert made(connection, before="2026-03-03") == ([{"positive_id": "b", "negative_id": "a", "date": DAYS[1]}], [])
 
 
-def test_the_rankers_pair_loses_a_negative_that_was_clicked_and_its_positive_is_no_negative(
+def test_the_rankers_negative_is_the_first_that_nobody_clicked_and_its_positive_is_no_negative(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    ranked = {"positive_id": "r", "positive_score": 0.5, "negative_id": "n", "negative_score": 0.25}
+    listed = {"negative_ids": ["n", "m"], "negative_scores": [0.25, 0.125]}
     fill(connection, "log_queries", {"date": DAYS[0], "text": "x"})
-    fill(connection, "relevance_evidence", ranked)
+    fill(connection, "relevance_evidence", {"positive_id": "r", "positive_score": 0.5} | listed)
+    pair = {"positive_id": "r", "positive_score": 0.5, "date": DAYS[0]}
     fill(connection, "click_evidence", day("a", clicks=1), day("r"))
     click, relevance = made(connection)
     assert click == [{"positive_id": "a", "negative_id": None, "date": DAYS[0]}]
-    assert relevance == [ranked | {"date": DAYS[0]}]
-    fill(connection, "click_evidence", day("n", clicks=1))
-    assert made(connection)[1] == [ranked | {"date": DAYS[0], "negative_id": None, "negative_score": None}]
+    assert relevance == [pair | {"negative_id": "n", "negative_score": 0.25}]
+    fill(connection, "click_evidence", day("n", clicks=1, satisfied=0))
+    assert made(connection)[1] == [pair | {"negative_id": "m", "negative_score": 0.125}]
+    fill(connection, "click_evidence", day("n", clicks=1), day("m", clicks=1))
+    assert made(connection)[1] == [pair | {"negative_id": None, "negative_score": None}]
 
 
 def test_what_names_it_holds_all_that_can_change_a_pair() -> None:

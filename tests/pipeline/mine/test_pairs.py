@@ -3,9 +3,11 @@
 import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 import darklode.pipeline.mine.pairs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.one_hop import OneHop
-from darklode.schemas.mining import ClickSettings
+from darklode.schemas.mining import ClickSettings, Merge
 from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, query_id, random_log, rank
 
 Row = dict[str, Any]
@@ -51,81 +53,100 @@ class Evidence:
                             self.clicks[key][doc].append(day)
 
 
-def literal(log: Log, hop: OneHop, most: int) -> list[Row]:
-    """All pairs, one query after the other."""
-    queries, evidence = first_seen(log, hop.before), Evidence(log, hop.before)
-    rows = [
-        {"tenant": tenant, "query_id": query, "text": text, "date": day}
-        for (tenant, query), (day, text) in queries.items()
-    ]
-    ranked = {(row["tenant"], row["query_id"]): row for row in rank(rows)}
-    clicked = {key: click_pairs(key, evidence, hop, ranked.get(key)) for key in queries}
-    relevant = {key: relevance_pair(queries[key][0], evidence, key, ranked.get(key)) for key in queries}
-    lent = associate(rows)
-    return [row for key in queries for row in of_query(key, clicked, relevant, lent, most, hop.seed)]
+@dataclass(frozen=True)
+class Definition:
+    """What the definition says of pairs, one query after the other."""
 
+    log: Log
+    hop: OneHop
+    most: int
+    merge: Merge
 
-def click_pairs(key: Key, evidence: Evidence, hop: OneHop, ranked: Mapping[str, Any] | None) -> list[Row]:
-    found = []
-    for doc, days in evidence.clicks[key].items():
-        if len(days) < hop.settings.min_clicks:
-            continue
-        own = lot(hop.seed, *key, doc)
-        skipped = [
-            (own ^ lot(hop.seed, *key, other), other)
-            for other, shown in evidence.shown[key].items()
-            if other not in evidence.clicks[key]
-            and shown[0] <= days[0]
-            and len(shown) >= hop.settings.min_exposures
-            and not (ranked and ranked["positive_id"] == other)
+    @cached_property
+    def queries(self) -> dict[Key, tuple[date, str]]:
+        return first_seen(self.log, self.hop.before)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence(self.log, self.hop.before)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return [
+            {"tenant": tenant, "query_id": query, "text": text, "date": day}
+            for (tenant, query), (day, text) in self.queries.items()
         ]
-        negative = min(skipped)[1] if skipped else None
-        found.append({"positive_id": doc, "negative_id": negative, "date": days[0], "source": "click_one_hop"})
-    return found
 
+    @cached_property
+    def ranked(self) -> dict[Key, Row]:
+        return {(row["tenant"], row["query_id"]): row for row in rank(self.rows)}
 
-def relevance_pair(day: date, evidence: Evidence, key: Key, ranked: Mapping[str, Any] | None) -> list[Row]:
-    if ranked is None:
-        return []
-    negative = None if ranked["negative_id"] in evidence.clicks[key] else ranked["negative_id"]
-    return [{"positive_id": ranked["positive_id"], "negative_id": negative, "date": day, "source": "relevance_one_hop"}]
+    @cached_property
+    def lent(self) -> list[Row]:
+        return associate(self.rows)
 
+    def of_all(self) -> list[Row]:
+        return [row for key in self.queries for row in self.of_query(key)]
 
-def of_query(
-    key: Key,
-    clicked: dict[Key, list[Row]],
-    relevant: dict[Key, list[Row]],
-    lent: list[dict[str, Any]],
-    most: int,
-    seed: int,
-) -> list[Row]:
-    positives = {row["positive_id"] for row in clicked[key]}
-    own = [*clicked[key], *(row for row in relevant[key] if row["positive_id"] not in positives)]
-    positives |= {row["positive_id"] for row in own}
-    against = {row["negative_id"] for row in own}
-    offers: dict[str, list[tuple[tuple[object, ...], Row]]] = defaultdict(list)
-    for kind, evidence in (("click", clicked), ("relevance", relevant)):
-        lenders = [
-            one
-            for one in lent
-            if (one["tenant"], one["query_id"]) == key
-            and one["kind"] == kind
-            and evidence[key[0], str(one["associated_query_id"])]
+    def own(self, key: Key) -> list[Row]:
+        """A query's own pairs; `negatives` are all that may be drawn, in the order of the draw."""
+        found = [
+            {"positive_id": doc, "date": days[0], "kind": "click", "negatives": self.skipped(key, doc, days[0])}
+            for doc, days in self.evidence.clicks[key].items()
+            if len(days) >= self.hop.settings.min_clicks
         ]
-        lenders.sort(key=lambda one: (-one["score"], one["date"], lot(seed, key[1], one["associated_query_id"])))
-        for one in lenders[: most or None]:
-            via = str(one["associated_query_id"])
-            for row in evidence[key[0], via]:
-                if row["positive_id"] not in positives | against:
+        row = self.ranked.get(key)
+        if row:
+            listed = [doc for doc in row["negative_ids"] if doc not in self.evidence.clicks[key]]
+            base = {"positive_id": row["positive_id"], "date": self.queries[key][0], "kind": "relevance"}
+            found.append(base | {"negatives": listed})
+        return found
+
+    def skipped(self, key: Key, positive: str, day: date) -> list[str]:
+        own, by_day = lot(self.hop.seed, *key, positive), self.hop.settings.negatives_from == "day"
+        places = [
+            (max(shown[0], day) if by_day else day, own ^ lot(self.hop.seed, *key, doc), doc)
+            for doc, shown in self.evidence.shown[key].items()
+            if doc not in self.evidence.clicks[key]
+            and len(shown) >= self.hop.settings.min_exposures
+            and self.ranked.get(key, {}).get("positive_id") != doc
+        ]
+        return [doc for *_, doc in sorted(places)]
+
+    def offers(self, key: Key) -> Iterator[Row]:
+        """What is lent to a query: of each kind and positive the first, then from the best match."""
+        for kind in ("click", "relevance"):
+            best: dict[str, tuple[tuple[object, ...], Row]] = {}
+            for one in self.lenders(key, kind):
+                via = str(one["associated_query_id"])
+                for row in self.own((key[0], via)):
                     day = max(row["date"], one["date"])
-                    order = (kind, day, -one["score"], via)
-                    borrowed = row | {"date": day, "source": f"{kind}_multi_hop", "via_query_id": via}
-                    offers[row["positive_id"]].append((order, borrowed))
-    borrowed = [min(some, key=lambda pair: pair[0])[1] for some in offers.values()]
-    positives |= {row["positive_id"] for row in borrowed}
-    for row in borrowed:
-        row["negative_id"] = None if row["negative_id"] in positives else row["negative_id"]
-    return [{"tenant": key[0], "query_id": key[1], "via_query_id": None} | row for row in own + borrowed]
+                    offer = row | {"date": day, "source": f"{kind}_multi_hop", "via_query_id": via}
+                    found = ((day, -one["score"], via), offer)
+                    if row["kind"] == kind:
+                        best[row["positive_id"]] = min(best.get(row["positive_id"], found), found, key=itemgetter(0))
+            yield from (offer for _, offer in best.values())
+
+    def lenders(self, key: Key, kind: str) -> list[Row]:
+        found = [
+            one
+            for one in self.lent
+            if (one["tenant"], one["query_id"], one["kind"]) == (*key, kind)
+            and any(row["kind"] == kind for row in self.own((key[0], str(one["associated_query_id"]))))
+        ]
+        by_hash = {one["associated_query_id"]: lot(self.hop.seed, key[1], one["associated_query_id"]) for one in found}
+        found.sort(key=lambda one: (-one["score"], one["date"], by_hash[one["associated_query_id"]]))
+        return found[: self.most or None]
+
+    def of_query(self, key: Key) -> list[Row]:
+        own = [row | {"source": f"{row['kind']}_one_hop", "via_query_id": None} for row in self.own(key)]
+        found = [*own, *self.offers(key)]  # the strongest first
+        against = {row["positive_id"] for row in found} | set(self.evidence.clicks[key])
+        if self.merge == "strongest":
+            found = list({row["positive_id"]: row for row in reversed(found)}.values())
+        for row in found:
+            row["negative_id"] = next((doc for doc in row["negatives"] if doc not in against), None)
+        return [{"tenant": key[0], "query_id": key[1]} | row for row in found]
 
 
 def plain(rows: list[Row]) -> list[tuple[object, ...]]:
@@ -133,24 +154,25 @@ def plain(rows: list[Row]) -> list[tuple[object, ...]]:
     return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
 
 
-CASES = [
-    (HOP, 2),
-    (HOP, 0),
-    (OneHop(ClickSettings(min_clicks=2, min_exposures=2), NEVER, 5), 1),
-    (replace(HOP, before=(FIRST + timedelta(4)).isoformat()), 3),
+CASES: list[tuple[OneHop, int, Merge]] = [
+    (HOP, 2, "strongest"),
+    (HOP, 0, "all"),
+    (OneHop(ClickSettings(negatives_from="period"), NEVER, 11), 0, "all"),
+    (OneHop(ClickSettings(min_clicks=2, min_exposures=2), NEVER, 5), 1, "all"),
+    (replace(HOP, before=(FIRST + timedelta(4)).isoformat()), 3, "strongest"),
 ]
+SOURCES = {"click_one_hop", "click_multi_hop", "relevance_one_hop", "relevance_multi_hop"}
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 @pytest.mark.parametrize("number", range(5))
 def test_pairs_are_those_of_the_definition(run: Run, number: int, case: int) -> None:
-    hop, most = CASES[case]
+    hop, most, merge = CASES[case]
     log = random_log(100 + number, searches=20)
-    mine(run, log, hop=hop, most=most)
+    mine(run, log, hop=hop, most=most, merge=merge)
     found = run.tables("mined_pairs").read("mined_pairs").to_pylist()
-    expected = literal(log, hop, most)
-    assert plain(found) == plain(expected)
-    assert {row["source"] for row in found} >= {"click_one_hop", "click_multi_hop", "relevance_one_hop"}
+    assert plain(found) == plain(Definition(log, hop, most, merge).of_all())
+    assert {row["source"] for row in found} >= (SOURCES if merge == "all" else {"click_one_hop", "click_multi_hop"})
 
 
 def test_a_night_looks_only_at_what_its_evidence_touched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,12 +218,13 @@ OUTCOME = ("mined_pairs", "triplets", "log_queries", "query_clusters")
 def test_nights_end_like_one_run_over_all_days(tmp_path: Path, number: int) -> None:
     log = random_log(number)
     once, nightly = Run(str(tmp_path / "once")), Run(str(tmp_path / "nightly"))
+    hop, most, merge = CASES[number % len(CASES)]
     apart = bool(number % 2)
-    mine(once, log, apart=apart)
+    mine(once, log, hop=hop, most=most, merge=merge, apart=apart)
     order = list(log)
     if number % 3:
         random.Random(number).shuffle(order)
     for seen in range(1, len(order) + 1):
-        mine(nightly, {day: log[day] for day in order[:seen]}, apart=apart)
+        mine(nightly, {day: log[day] for day in order[:seen]}, hop=hop, most=most, merge=merge, apart=apart)
     assert files(nightly, *OUTCOME) == files(once, *OUTCOME)
-    assert once.tables("triplets").rows("triplets") > (30 if apart else 50)
+    assert once.tables("triplets").rows("triplets") > (10 if apart else 15)

@@ -115,11 +115,13 @@ def test_the_best_is_positive_and_the_negative_lies_between_k_and_t(run: Run) ->
     assert [row["query_id"] for row in rows] == [f"q{n:03}" for n in range(200)]
     (best,) = {row["positive_id"] for row in rows}
     assert all(row["positive_score"] == pytest.approx(int(str(best)[1:]) / 100) for row in rows)
-    drawn = [str(row["negative_id"]) for row in rows]
-    assert [row["negative_score"] for row in rows] == pytest.approx([int(one[1:]) / 100 for one in drawn])
+    drawn = [str(row["negative_ids"][0]) for row in rows]  # type: ignore[index]
+    scores = [row["negative_scores"][0] for row in rows]  # type: ignore[index]
+    assert scores == pytest.approx([int(one[1:]) / 100 for one in drawn])
     expected = sorted(candidates_of("lock", 8), reverse=True)
     assert best == expected[0]
     assert set(drawn) == set(expected[3:8]), "drawn from all ranks after K up to T, and from no other"
+    assert {tuple(sorted(row["negative_ids"])) for row in rows} == {tuple(sorted(expected[3:8]))}  # type: ignore[call-overload]
     assert all(drawn.count(one) > 20 for one in expected[3:8]), "each about as often"
     assert manifest.facts["without_negative"] == 0
 
@@ -138,7 +140,7 @@ def test_no_more_than_k_documents_have_no_negative(run: Run, n: int, has: bool) 
     manifest = ranking(run, ScriptedJudge(by_number), k=2, t=3)
     (row,) = read(run, "relevance_evidence")
     assert row["positive_id"] == f"c{n:02}"
-    assert (row["negative_id"], row["negative_score"]) == (("c01", pytest.approx(0.01)) if has else (None, None))
+    assert (row["negative_ids"], row["negative_scores"]) == ((["c01"], pytest.approx([0.01])) if has else ([], []))
     assert manifest.facts["without_negative"] == (not has)
 
 
@@ -154,7 +156,7 @@ def test_ties_go_by_retrieval_then_by_id(run: Run) -> None:
         .search(["lock"], 3)
         .rows[0]
     ]
-    assert [row["positive_id"], row["negative_id"]] == ranks[:2]
+    assert [row["positive_id"], *row["negative_ids"]] == ranks[:2]  # type: ignore[misc]
 
 
 def test_a_document_is_worth_its_best_chunk(run: Run) -> None:
@@ -165,7 +167,7 @@ def test_a_document_is_worth_its_best_chunk(run: Run) -> None:
     both = {"bm25": EMBEDDED["bm25"], "ppmi": EMBEDDED["ppmi"]}
     ranking(run, judge, k=1, t=2, retrievers=both)
     (row,) = read(run, "relevance_evidence")
-    assert (row["positive_id"], row["negative_id"]) == ("long", "other")
+    assert (row["positive_id"], row["negative_ids"]) == ("long", ["other"])
     assert row["positive_score"] == pytest.approx(max(int(c[1:]) for _, _, c in judge.asked) / 100)
     assert len(set(judge.asked)) == len(judge.asked), "a chunk that two retrievers name is asked about once"
     assert [c for _, _, c in judge.asked] == sorted(c for _, _, c in judge.asked)
@@ -195,7 +197,7 @@ def test_two_retrievers_are_fused_and_their_chunks_of_a_document_are_both_asked_
     alike = ScriptedJudge(lambda pair: {"probability": 0.5 if pair["chunk_id"] in {"c20", "c30"} else 0, "error": "?"})
     ranking(run, alike, k=1, t=2, retrievers=lists, version="alike")
     (row,) = read(run, "relevance_evidence")
-    assert (row["positive_id"], row["negative_id"]) == ("y", "z"), "equals in every respect go by doc_id"
+    assert (row["positive_id"], row["negative_ids"]) == ("y", ["z"]), "equals in every respect go by doc_id"
 
 
 def test_a_query_that_changed_redoes_its_day(run: Run) -> None:
@@ -240,7 +242,7 @@ def test_a_document_whose_reply_cannot_be_read_has_no_rank(run: Run) -> None:
     log(run, day_of(FIRST, {f"q{n}": "lock" for n in range(20)}))
     judge = ScriptedJudge(lambda pair: UNREADABLE if pair["chunk_id"] in {"c4", "c2"} else by_number(pair))
     ranking(run, judge, k=1, t=9)
-    assert {(row["positive_id"], row["negative_id"]) for row in read(run, "relevance_evidence")} == {("c3", "c1")}
+    assert {(row["positive_id"], *row["negative_ids"]) for row in read(run, "relevance_evidence")} == {("c3", "c1")}  # type: ignore[misc]
 
 
 def test_tenants_do_not_meet(run: Run) -> None:
@@ -377,8 +379,9 @@ def test_the_same_bytes_day_by_day_and_all_at_once(sample: Run, monkeypatch: pyt
     at_once = files(sample)
     rows = read(sample, "relevance_evidence")
     assert len(rows) > 0.9 * sum(day.num_rows for day in days)
-    assert all(row["negative_id"] != row["positive_id"] for row in rows)
-    assert all(row["negative_id"] is None or row["negative_score"] <= row["positive_score"] for row in rows)  # type: ignore[operator]
+    for row in rows:
+        assert row["positive_id"] not in row["negative_ids"]  # type: ignore[operator]
+        assert all(score <= row["positive_score"] for score in row["negative_scores"])  # type: ignore[attr-defined]
     for n in range(1, 4):
         log(sample, *days[:n])
         ranking(sample, embedded, k=3, t=10, retrievers=all_seven, version="day by day")

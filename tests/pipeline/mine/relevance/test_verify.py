@@ -71,6 +71,15 @@ def files(run: Run) -> dict[str, bytes | None]:
     return {part.file: run.store.read(part.file) for part in run.manifests()["verify"].outputs["mined_verdicts"]}
 
 
+def test_a_pair_that_two_sources_gave_has_the_same_verdict_for_both(run: Run) -> None:
+    documents(run, {"d1": 2})
+    pairs = [{"tenant": "a", "query_id": "q", "positive_id": "d1", "date": FIRST, "source": one} for one in ("x", "y")]
+    mined(run, [("a", "q", "d1", 0)])
+    put(run, "mined_pairs", pa.Table.from_pylist(pairs, MINED_PAIRS.schema))
+    verified(run, ScriptedJudge(from_table({("q", "d1#01"): RELEVANT})))
+    assert [(row["source"], row["relevant"]) for row in read(run, "mined_verdicts")] == [("x", True), ("y", True)]
+
+
 def test_a_document_is_worth_its_best_chunk(run: Run) -> None:
     documents(run, {"d3": 2, "d1": 3, "d2": 2, "d4": 1})
     mined(run, [("a", "q1", "d1", 0), ("a", "q1", "d2", 0), ("a", "q1", "d3", 0), ("a", "q2", "d4", 0)])
