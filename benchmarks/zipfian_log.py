@@ -52,6 +52,7 @@ def _queries(queries: int, generator: np.random.Generator) -> pa.Table:
         "tenant": pa.repeat("default", queries),
         "query_id": ids,
         "text": ids,
+        "normal_form": ids,
         "date": dates.take(pa.array(days)),
     }
     return TABLES["log_queries"].rows(columns)

@@ -18,7 +18,7 @@ IMPRESSIONS = Table(
             field("session_id", pa.string(), "the user's session", null=True),
             field("timestamp", pa.timestamp("us", tz="UTC"), "when it was shown"),
             QUERY_ID,
-            field("query", pa.string(), "what was searched: lower case, single spaces, personal data masked"),
+            field("query", pa.string(), "as it was spelled: Unicode NFC, single spaces, personal data masked"),
             field("doc_id", pa.string(), "what was shown"),
             field("position", pa.int32(), "place in the list, from 1; null where the log does not say", null=True),
             field("clicked", pa.bool_(), "whether it was clicked"),
@@ -67,15 +67,31 @@ CLICK_EVIDENCE = Table(
     ),
 )
 
+QUERY_SPELLINGS = Table(
+    "query_spellings",
+    ("tenant", "date", "query_id", "query"),
+    "how the queries of a day were spelled; searches by bots are left out",
+    pa.schema(
+        [
+            TENANT,
+            field("date", pa.date32(), "day, UTC"),
+            QUERY_ID,
+            field("query", pa.string(), "a spelling"),
+            field("searches", pa.int64(), "searches that spelled it so"),
+        ]
+    ),
+)
+
 LOG_QUERIES = Table(
     "log_queries",
     ("tenant", "query_id"),
-    "the distinct queries of the log",
+    "the distinct queries of the log: spellings with the same normal form are one",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            field("text", pa.string(), "lower case, single spaces, personal data masked"),
+            field("text", pa.string(), "its most frequent spelling on that day; of equals the first by bytes"),
+            field("normal_form", pa.string(), "what its spellings have in common; query_id is a hash of it"),
             field("date", pa.date32(), "day on which it was first searched"),
         ]
     ),
@@ -261,6 +277,7 @@ MINED_TABLES = (
     IMPRESSIONS,
     CLICK_MODEL,
     CLICK_EVIDENCE,
+    QUERY_SPELLINGS,
     LOG_QUERIES,
     QUERY_CLUSTERS,
     PLANNER_TERMS,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.personal_data import mask as masked
+from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, Mask, blank, common_faults, emptied, mask, weed
 from darklode.pipeline.ingest.times import UTC_MICROSECONDS, read_times
@@ -34,6 +35,7 @@ STAGED = pa.schema(
         ("day", pa.int32()),
         ("time", pa.int64()),
         ("query", pa.string()),
+        ("normal_form", pa.string()),
         ("doc_id", pa.string()),
         ("position", pa.int32()),
         ("clicked", pa.bool_()),
@@ -44,13 +46,13 @@ STAGED = pa.schema(
 # The last columns of the order leave equal rows only, so that it hangs on nothing but the rows.
 ORDERED = f"""
 WITH queried AS (
-    SELECT * REPLACE (position + $shift AS position), left(sha256(query), 16) AS query_id FROM staged
+    SELECT * REPLACE (position + $shift AS position), left(sha256(normal_form), 16) AS query_id FROM staged
 ), searched AS (
     SELECT * REPLACE (coalesce(search_id,
         left(sha256(concat_ws(chr(31), coalesce(session_id, ''), query_id, time)), {ID_DIGITS})) AS search_id)
     FROM queried
 )
-SELECT * EXCLUDE (day) REPLACE (coalesce(event_id,
+SELECT * EXCLUDE (day, normal_form) REPLACE (coalesce(event_id,
     left(sha256(concat_ws(chr(31), tenant, search_id, doc_id, coalesce(position::VARCHAR, ''), time)), {ID_DIGITS})
 ) AS event_id)
 FROM searched
@@ -130,12 +132,12 @@ def without_personal_data(texts: pa.Array) -> pa.Array:
     return masked(spaced(pc.utf8_normalize(texts, "NFC")))
 
 
-def normalised(queries: pa.Array, *, masking: bool) -> pa.Array:
-    """Queries in NFC, lower case and with single spaces; personal data is masked before, since masks look at case."""
+def spellings(queries: pa.Array, *, masking: bool) -> pa.Array:
+    """Queries as they were typed, in NFC and with single spaces; personal data is masked."""
     coded = queries.dictionary_encode()
-    distinct = pc.utf8_normalize(coded.dictionary, "NFC")
-    sound = without_personal_data(distinct) if masking else spaced(distinct)
-    return pc.utf8_lower(sound).take(coded.indices)
+    distinct = coded.dictionary
+    sound = without_personal_data(distinct) if masking else spaced(pc.utf8_normalize(distinct, "NFC"))
+    return sound.take(coded.indices)
 
 
 def read_positions(texts: pa.Array) -> tuple[pa.Array, Mask]:
@@ -247,5 +249,6 @@ def _values(block: Block, rules: Rules) -> tuple[dict[str, pa.Array], Faults]:
         faults.append(("outside its partition's days", mask(pc.or_(pc.less(days, first), pc.greater(days, last)))))
     ids = {role: emptied(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
-    query = normalised(columns["query"], masking=rules.settings.mask_personal_data)
-    return ids | typed | {"tenant": columns["tenant"], "query": query, "dwell_seconds": seconds}, faults
+    query = spellings(columns["query"], masking=rules.settings.mask_personal_data)
+    asked = {"tenant": columns["tenant"], "query": query, "normal_form": normal_form(query)}
+    return ids | typed | asked | {"dwell_seconds": seconds}, faults

@@ -1,4 +1,4 @@
-"""What each day of the log says about a query and a document, and which queries it is the first to hold.
+"""What each day of the log says about a query and a document, how queries are spelled, and which it is first to hold.
 
 A day's impressions, without repeats and bots, are added up.
 """
@@ -13,11 +13,12 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
-from darklode.pipeline.mine.days import Days, chained, digests
+from darklode.pipeline.base.spelling import normal_form
+from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 
-EVIDENCE = Stage("click_evidence", 1, ("impressions", "click_model"), ("click_evidence",))
+EVIDENCE = Stage("click_evidence", 2, ("impressions", "click_model"), ("click_evidence", "query_spellings"))
 
 ROWS = 1 << 19
 
@@ -40,11 +41,17 @@ EVIDENCE_OF_A_DAY = """
     GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id
 """
 
+SPELLINGS_OF_A_DAY = """
+    SELECT tenant, CAST($day AS DATE) AS date, query_id, query, count(DISTINCT search_id) AS searches
+    FROM {impressions} ANTI JOIN {bots} USING (tenant, session_id)
+    GROUP BY tenant, query_id, query ORDER BY tenant, query_id, query
+"""
+
 LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, query_id, doc_id)"
 
 
 def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings) -> None:
-    """Sum up each day's impressions by query and document; a day whose impressions stand is not read again.
+    """Sum up each day's impressions by query and document, and by spelling; a day that stands is not read again.
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
@@ -79,16 +86,25 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
 
 def _day(tables: Tables, output: Output, unit: Unit, day: str, click: ClickSettings, logs: LogSettings) -> None:
     with tables.connect() as connection:
-        exposures = Exposures.of(connection, view(connection, tables, "impressions"), logs)
+        impressions = view(connection, tables, "impressions")
+        exposures = Exposures.of(connection, impressions, logs)
         bots = exposures.caught(connection)
         given = {"day": day, "skipped": click.negatives == "skipped", "dwell": click.min_dwell_seconds}
-        for rows in pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, ROWS):
-            output.write("click_evidence", rows.cast(TABLES["click_evidence"].schema))
+        _write(connection, output, "click_evidence", EVIDENCE_OF_A_DAY.format(people=exposures.people), given)
+        spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
+        _write(connection, output, "query_spellings", spelled, {"day": day})
         unit.facts |= _counts(connection, tables.rows("impressions"), exposures, bots)
     if bots.num_rows:
         said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         columns = {name: bots[name] for name in ("tenant", "id", "reason")} | {"payload": pa.array(said)}
         output.reject("click_evidence", "impressions", columns)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
+) -> None:
+    for rows in pieces(connection, query, given, ROWS):
+        output.write(table, rows.cast(TABLES[table].schema))
 
 
 def _counts(
@@ -186,29 +202,27 @@ class Exposures:
         drop(connection, self.shown, self.bots)
 
 
-LOG_QUERIES_STAGE = Stage("log_queries", 1, ("click_evidence", "impressions"), ("log_queries",))
-
-ROWS = 1 << 19
+LOG_QUERIES_STAGE = Stage("log_queries", 2, ("query_spellings",), ("log_queries",))
 
 FIRST_DAYS = """
     CREATE TEMP TABLE first_days AS
-    SELECT tenant, query_id, min(date) AS date FROM click_evidence ANTI JOIN known USING (tenant, query_id)
+    SELECT tenant, query_id, min(date) AS date FROM query_spellings ANTI JOIN known USING (tenant, query_id)
     GROUP BY tenant, query_id
 """
 
 FIRST_ON = """
-    SELECT tenant, query_id, min(query) AS text, CAST($day AS DATE) AS date
-    FROM that_day SEMI JOIN (FROM first_days WHERE date = CAST($day AS DATE)) USING (tenant, query_id)
-    GROUP BY tenant, query_id ORDER BY tenant, query_id
+    SELECT tenant, query_id, first(query ORDER BY searches DESC, query) AS text, date
+    FROM query_spellings SEMI JOIN first_days USING (tenant, query_id, date) WHERE date = CAST($day AS DATE)
+    GROUP BY tenant, query_id, date ORDER BY tenant, query_id
 """
 
 
 def log_queries(tables: Tables, output: Output) -> None:
-    """Write the queries that each day is the first to hold.
+    """Write the queries that each day is the first to hold, as most people spelled them on that day.
 
     Which these are depends on all days before: a day that comes late is looked at with all that follow it.
     """
-    days, shown = tables.by_day("click_evidence"), tables.by_day("impressions", "timestamp")
+    days = tables.by_day("query_spellings")
     chain = chained(digests(days))
     known: list[pa.Table] = [TABLES["log_queries"].empty()]
     standing = [day for day, basis in chain.items() if output.stands(day, basis)]
@@ -216,19 +230,16 @@ def log_queries(tables: Tables, output: Output) -> None:
         with output.unit(day, chain[day]) as unit:
             known.append(output.written(unit, "log_queries"))
     missing = [day for day in chain if day not in standing]
-    evidence = tables.of("click_evidence", [part for day in missing for part in days[day]])
-    with evidence.connect() as connection:
+    spelled = tables.of("query_spellings", [part for day in missing for part in days[day]])
+    with spelled.connect() as connection:
         connection.register("known", pa.concat_tables(known).select(["tenant", "query_id"]))
         connection.execute(FIRST_DAYS)
         for day in missing:
             with output.unit(day, chain[day]):
-                _write(connection, tables, output, day, shown)
+                for rows in pieces(connection, FIRST_ON, {"day": day}, ROWS):
+                    columns = {name: rows[name] for name in rows.column_names}
+                    named = columns | {"normal_form": normal_form(rows["text"])}
+                    output.write("log_queries", TABLES["log_queries"].rows(named))
             output.progress(sum(part.rows for part in output.parts["log_queries"]), None, day)
     rows = sum(part.rows for part in output.parts["log_queries"])
-    output.count(FunnelStep("log_queries", "impressions", tables.rows("impressions"), "queries", rows))
-
-
-def _write(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, day: str, shown: Days) -> None:
-    tables.of("impressions", shown[day]).view(connection, "that_day", "impressions")
-    for rows in pieces(connection, FIRST_ON, {"day": day}, ROWS):
-        output.write("log_queries", rows.cast(TABLES["log_queries"].schema))
+    output.count(FunnelStep("log_queries", "spellings", tables.rows("query_spellings"), "queries", rows))

@@ -21,13 +21,14 @@ from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.tables import TABLES
 
-MINED_SPLITS = Stage("mined_splits", 1, ("log_queries",), ("query_clusters",))
+MINED_SPLITS = Stage("mined_splits", 2, ("log_queries",), ("query_clusters",))
 
 ROWS = 1 << 19
 _LOTS = 2**64
 
 NUMBERED = """
-    SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, text, date FROM log_queries
+    SELECT row_number() OVER (ORDER BY date, tenant, query_id) - 1 AS n, tenant, query_id, normal_form AS text, date
+    FROM log_queries
 """
 OF_NEW = "SELECT * FROM {numbered} WHERE n >= $new"
 OF_OLD = "SELECT * FROM {numbered} WHERE n < $new"

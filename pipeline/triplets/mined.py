@@ -17,7 +17,7 @@ from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 3, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
+    "mined_triplets", 4, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
 )
 
 ROWS = 1 << 16
@@ -32,10 +32,14 @@ MENTIONED = """
     WITH mentioned AS (
         SELECT date, tenant, positive_id AS doc_id FROM mined_pairs
         UNION SELECT date, tenant, negative_id FROM mined_pairs
+    ), texts AS (
+        SELECT date, md5_number_lower(concat_ws(chr(0), tenant, doc_id, content_hash)) AS text
+        FROM mentioned JOIN documents USING (tenant, doc_id)
+        UNION ALL
+        SELECT p.date, md5_number_lower(concat_ws(chr(0), tenant, query_id, text))
+        FROM (SELECT DISTINCT date, tenant, query_id FROM mined_pairs) p JOIN log_queries USING (tenant, query_id)
     )
-    SELECT CAST(date AS VARCHAR) AS day,
-           CAST(bit_xor(md5_number_lower(concat_ws(chr(0), tenant, doc_id, content_hash))) AS VARCHAR) AS documents
-    FROM mentioned JOIN documents USING (tenant, doc_id) GROUP BY date
+    SELECT CAST(date AS VARCHAR) AS day, CAST(bit_xor(text) AS VARCHAR) AS texts FROM texts GROUP BY date
 """
 
 REFUTED = """
@@ -94,7 +98,8 @@ ACCEPTED = "CREATE OR REPLACE TEMP TABLE accepted AS FROM weighed WHERE reason I
 STANDING = """
     CREATE OR REPLACE TEMP TABLE standing AS
     SELECT o.triplet_id FROM old o JOIN accepted p USING (tenant, query_id, positive_id, source)
-    WHERE o.split = p.split AND o.via_query_id IS NOT DISTINCT FROM p.via_query_id
+    JOIN log_queries q USING (tenant, query_id)
+    WHERE o.query = q.text AND o.split = p.split AND o.via_query_id IS NOT DISTINCT FROM p.via_query_id
       AND o.negative_ids[1] IS NOT DISTINCT FROM p.negative_id
       AND o.positive_score IS NOT DISTINCT FROM p.positive_score
       AND o.negative_scores[1] IS NOT DISTINCT FROM p.negative_score
@@ -175,17 +180,22 @@ class _Old:
 
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
-    """What each day's triplets depend on: its pairs, the documents that these mention, and all verdicts."""
+    """What each day's triplets depend on: its pairs, the texts of what these mention, and all verdicts.
+
+    A query's text is that of its first day, so a day's pairs mention no query of a later one.
+    """
     days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
     known: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
-    of = {day: [pairs, corpus] for day, pairs in digests(days).items()}
+    asked = chained(digests(tables.by_day("log_queries")))
+    so_far = {day: max((first for first in asked if first <= day), default="") for day in days}
+    of = {day: [pairs, corpus, asked.get(so_far[day], "")] for day, pairs in digests(days).items()}
     changed = [part for day in days for part in days[day] if known.get(day, {}).get("of") != of[day]]
     found = tables.of("mined_pairs", changed).sql(MENTIONED).to_pylist() if changed else []
-    fresh = {row["day"]: row["documents"] for row in found}
-    same = {day: known[day]["documents"] for day in days if known.get(day, {}).get("of") == of[day]}
-    documents = dict.fromkeys(days, "") | same | fresh
-    output.facts["mentioned"] = {day: {"of": of[day], "documents": documents[day]} for day in days}
-    return {day: key_of(of[day][0], documents[day], verdicts) for day in days}
+    fresh = {row["day"]: row["texts"] for row in found}
+    same = {day: known[day]["texts"] for day in days if known.get(day, {}).get("of") == of[day]}
+    texts = dict.fromkeys(days, "") | same | fresh
+    output.facts["mentioned"] = {day: {"of": of[day], "texts": texts[day]} for day in days}
+    return {day: key_of(of[day][0], texts[day], verdicts) for day in days}
 
 
 def _with_sides(

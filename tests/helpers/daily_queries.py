@@ -13,8 +13,9 @@ def give(run: Run, *days: list[str]) -> None:
     def work(_tables: Any, output: Any) -> None:
         for number, texts in enumerate(days):
             dates = [date(2026, 3, 1) + timedelta(days=number)] * len(texts)
-            columns = {"tenant": ["t"] * len(texts), "query_id": texts, "text": texts, "date": dates}
-            output.write("log_queries", TABLES["log_queries"].rows(columns))
+            columns = {"tenant": ["t"] * len(texts), "date": dates}
+            named = dict.fromkeys(("query_id", "text", "normal_form"), texts)
+            output.write("log_queries", TABLES["log_queries"].rows(columns | named))
 
     stage = Stage("given", 1, (), ("log_queries",))
     run.execute(run.plan(stage, {"days": len(days)}), work)

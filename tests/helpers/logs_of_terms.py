@@ -50,10 +50,12 @@ def random_log(seed: int, tenants: int) -> Log:
 
 def tables_of(log: Log) -> tuple[pa.Table, pa.Table]:
     """Rows of `log_queries` and of `query_terms`."""
+    texts = [" ".join(scores) for _, scores in log.values()]
     queries = {
         "tenant": [tenant for tenant, _ in log],
         "query_id": [query for _, query in log],
-        "text": [" ".join(scores) for _, scores in log.values()],
+        "text": texts,
+        "normal_form": texts,
         "date": [FIRST + timedelta(days=day) for day, _ in log.values()],
     }
     rows = [(*query, term, score) for query, (_, scores) in log.items() for term, score in scores.items()]

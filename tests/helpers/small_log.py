@@ -40,8 +40,13 @@ class Search:
 Log = Mapping[date, list[Search]]
 
 
+def normal_form(text: str) -> str:
+    """The normal form of what `_search` spells."""
+    return text.lower().rstrip("?!")
+
+
 def query_id(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(normal_form(text).encode()).hexdigest()[:16]
 
 
 def random_log(number: int, days: int = 6, searches: int = 12) -> dict[date, list[Search]]:
@@ -54,8 +59,9 @@ def random_log(number: int, days: int = 6, searches: int = 12) -> dict[date, lis
 def _search(chance: random.Random, texts: list[str]) -> Search:
     shown = tuple(chance.sample(DOCS, chance.randint(1, 5)))
     clicked = frozenset(place for place in range(1, len(shown) + 1) if chance.random() < 0.25)
-    tenant = chance.choice(["default", "default", "tern"])
-    return Search(tenant, f"s{chance.randrange(40)}", chance.randrange(1440), chance.choice(texts), shown, clicked)
+    tenant, text = chance.choice(["default", "default", "tern"]), chance.choice(texts)
+    spelled = chance.choice([text, text, text.upper(), f"{text}?", f"{text}!"])
+    return Search(tenant, f"s{chance.randrange(40)}", chance.randrange(1440), spelled, shown, clicked)
 
 
 def impressions(day: date, searches: Iterable[Search]) -> pa.Table:
@@ -101,8 +107,8 @@ def associate(rows: list[dict[str, object]]) -> list[dict[str, object]]:
         for other in rows:
             if one["tenant"] != other["tenant"] or one["query_id"] == other["query_id"]:
                 continue
-            shared = share_a_word(str(one["text"]), str(other["text"]))
-            kinds = ["click"] if str(one["text"]).split()[0] in shared else []
+            shared = share_a_word(str(one["normal_form"]), str(other["normal_form"]))
+            kinds = ["click"] if str(one["normal_form"]).split()[0] in shared else []
             kinds += ["relevance"] if len(shared) > 1 else []
             day = max(one["date"], other["date"])  # type: ignore[type-var]
             base = {"tenant": one["tenant"], "query_id": one["query_id"], "associated_query_id": other["query_id"]}

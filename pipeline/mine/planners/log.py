@@ -105,7 +105,7 @@ def _pairs(terms: list[str]) -> Iterator[str]:
             yield f"{one} {other}"
 
 
-FIT_PLANNER = Stage("fit_planner", 1, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
+FIT_PLANNER = Stage("fit_planner", 2, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
 
 MIN_PAIR_TEXTS = 5
 MIN_PAIR_DOCUMENTS = 2
@@ -220,6 +220,6 @@ def _documents(tables: Tables) -> Iterator[pa.Table]:
 def _queries(tables: Tables, through: date | None) -> Iterator[pa.Table]:
     if through is None:
         return
-    for rows in tables.batches("log_queries", ["tenant", "query_id", "text", "date"]):
+    for rows in tables.batches("log_queries", ["tenant", "query_id", "normal_form", "date"]):
         known = rows.filter(pc.less_equal(rows["date"], pa.scalar(through)))
-        yield pa.table({"tenant": known["tenant"], "id": known["query_id"], "text": known["text"]})
+        yield pa.table({"tenant": known["tenant"], "id": known["query_id"], "text": known["normal_form"]})

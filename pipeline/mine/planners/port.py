@@ -89,13 +89,15 @@ def planned(queries: pa.Table, plan: Plan) -> pa.Table:
     return QUERY_TERMS.rows(named | {"term": terms, "importance": pa.array(importances, pa.float32())})
 
 
-PLAN_QUERIES = Stage("plan_queries", 1, ("log_queries",), ("query_terms",))
+PLAN_QUERIES = Stage("plan_queries", 2, ("log_queries",), ("query_terms",))
 
 QUERIES_AT_ONCE = 50_000
 
 
 def plan_queries(tables: Tables, output: Output, *, planner: Planner) -> None:
     """Write the importance of each query's terms, by tenant and query; each part of `log_queries` is a unit.
+
+    The planner sees the normal form, so that no spelling that comes later changes what a query's terms are.
 
     A part holds the queries of one date, so a night asks about its own; with another planner all are asked anew.
     """
@@ -116,7 +118,8 @@ def _part(queries: pa.Table, output: Output, planner: Planner) -> int:
     """Write the terms of a part's queries; the number of queries that have any."""
     planned = 0
     for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
-        rows = planner.terms(queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "text"]))
+        asked = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
+        rows = planner.terms(asked.rename_columns(["tenant", "query_id", "text"]))
         output.write("query_terms", rows)
         planned += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
     return planned

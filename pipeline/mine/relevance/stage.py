@@ -29,12 +29,12 @@ _Ints = NDArray[np.int64]
 NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE = "tenant has no documents", "no candidate", "no positive probability"
 
 _QUERIES = """
-    SELECT tenant, query_id, text AS query, substr(sha256(text), 1, 32) AS query_hash
+    SELECT tenant, query_id, normal_form AS query, substr(sha256(normal_form), 1, 32) AS query_hash
     FROM that_day ORDER BY tenant, query_id
 """
 
 
-RELEVANCE = Stage("relevance", 2, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
+RELEVANCE = Stage("relevance", 3, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
 """The chunks are frozen for a while: `Ranker.version` names their state."""
 
 

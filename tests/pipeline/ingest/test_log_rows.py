@@ -16,7 +16,7 @@ from helpers.log_ingesting import FULL, HEADER, at, logs_of
 
 EXPECTED = FULL | {
     "timestamp": at(10),
-    "query": "how to log in",
+    "query": "How To Log in",
     "query_id": hashlib.sha256(b"how to log in").hexdigest()[:16],
 }
 
@@ -195,7 +195,17 @@ def test_a_binary_file_of_json_lines_is_all_rejects(tmp_path: Path) -> None:
         logs_of(path, tmp_path / "run")
 
 
-def test_queries_are_normalised_and_masked(tmp_path: Path) -> None:
+def test_spellings_of_a_query_are_one_query(tmp_path: Path) -> None:
+    queries = ["c++ crash", "C++ crash?", "“C++”  Crash", "c crash", "C++ CRASH!"]
+    rows = [FULL | {"query": query, "position": place} for place, query in enumerate(queries, 1)]
+    got = logs_of(write(tmp_path / "log.jsonl", lines(*rows)), tmp_path / "run")
+    assert got.column("query") == ["c++ crash", "C++ crash?", "“C++” Crash", "c crash", "C++ CRASH!"]
+    ids = got.column("query_id")
+    assert set(ids) == {hashlib.sha256(text).hexdigest()[:16] for text in (b"c++ crash", b"c crash")}
+    assert ids[0] == ids[1] == ids[2] == ids[4] != ids[3]
+
+
+def test_queries_are_kept_as_spelled_and_masked(tmp_path: Path) -> None:
     queries = [
         "Cafe\u0301 \u00a0 MENU",
         "mail Bob@Example.com NOW",
@@ -205,10 +215,10 @@ def test_queries_are_normalised_and_masked(tmp_path: Path) -> None:
     rows = [FULL | {"query": query, "position": place} for place, query in enumerate(queries, 1)]
     path = write(tmp_path / "log.jsonl", lines(*rows))
     assert logs_of(path, tmp_path / "run").column("query") == [
-        "café menu", "mail [email] now", "call [phone]", "key [token]",
+        "Café MENU", "mail [email] NOW", "call [phone]", "key [token]",
     ]  # fmt: skip
     plain = logs_of(path, tmp_path / "other", mask_personal_data=False).column("query")
-    assert plain == ["café menu", "mail bob@example.com now", "call +49 (0)30 1234567", "key akiaiosfodnn7example"]
+    assert plain == ["Café MENU", "mail Bob@Example.com NOW", "call +49 (0)30 1234567", "key AKIAIOSFODNN7EXAMPLE"]
 
 
 def test_ids_are_made_of_what_they_name(tmp_path: Path) -> None:

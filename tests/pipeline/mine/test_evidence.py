@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run, Stage
-from darklode.pipeline.mine.evidence import EVIDENCE, evidence
+from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
-from helpers.small_log import FIRST, Search, impressions
+from helpers.small_log import FIRST, Search, impressions, query_id
 
 Log = dict[int, list[Search]]
 
@@ -131,3 +131,32 @@ def test_it_is_noted_whether_a_day_only_gained(run: Run) -> None:
     assert len(sum_up(run).facts["contains"][str(FIRST)]) == 2
     give(run, {0: [ONE]})
     assert sum_up(run).facts["contains"] == {str(FIRST): []}
+
+
+def spelled(*texts: str, session: str = "s") -> list[Search]:
+    """A search of each text."""
+    return [Search("default", session, minute, text, ("a", "b")) for minute, text in enumerate(texts)]
+
+
+def test_spellings_are_counted_by_searches_without_bots(run: Run) -> None:
+    bot = [Search("default", "hasty", 7, "RESET", ("a",)) for _ in range(31)]
+    give(run, {0: [*spelled("reset", "Reset?", "reset"), *bot], 1: spelled("reset")})
+    sum_up(run)
+    first, second = FIRST, FIRST + timedelta(1)
+    counted = [(row["date"], row["query_id"], row["query"], row["searches"]) for row in read(run, "query_spellings")]
+    name = query_id("reset")
+    assert counted == [(first, name, "Reset?", 1), (first, name, "reset", 2), (second, name, "reset", 1)]
+
+
+def test_a_query_is_told_as_most_spelled_it_on_its_first_day(run: Run) -> None:
+    later = spelled(*["RESET?"] * 9, "Refund!", "refund")
+    give(run, {1: spelled("reset?", "Reset", "Reset"), 2: later})
+    sum_up(run)
+    step = execute(run, LOG_QUERIES_STAGE, log_queries).funnel[0]
+    told = {row["text"]: (row["normal_form"], row["date"]) for row in read(run, "log_queries")}
+    assert told == {"Reset": ("reset", FIRST + timedelta(1)), "Refund!": ("refund", FIRST + timedelta(2))}
+    assert (step.rows_in, step.rows_out) == (5, 2)
+    give(run, {0: spelled("reset!"), 1: spelled("reset?", "Reset", "Reset"), 2: later})
+    sum_up(run)
+    execute(run, LOG_QUERIES_STAGE, log_queries)
+    assert {row["text"]: row["date"] for row in read(run, "log_queries")}["reset!"] == FIRST

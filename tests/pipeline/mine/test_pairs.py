@@ -17,7 +17,7 @@ import darklode.pipeline.mine.pairs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, Merge
-from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, query_id, random_log, rank
+from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, normal_form, query_id, random_log, rank
 
 Row = dict[str, Any]
 Key = tuple[str, str]
@@ -33,7 +33,7 @@ def first_seen(log: Log, before: str) -> dict[Key, tuple[date, str]]:
     for day, searches in sorted(log.items()):
         for search in searches:
             if day.isoformat() < before:
-                seen.setdefault((search.tenant, query_id(search.query)), (day, search.query))
+                seen.setdefault((search.tenant, query_id(search.query)), (day, normal_form(search.query)))
     return seen
 
 
@@ -73,7 +73,7 @@ class Definition:
     @cached_property
     def rows(self) -> list[Row]:
         return [
-            {"tenant": tenant, "query_id": query, "text": text, "date": day}
+            {"tenant": tenant, "query_id": query, "normal_form": text, "date": day}
             for (tenant, query), (day, text) in self.queries.items()
         ]
 

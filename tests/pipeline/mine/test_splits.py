@@ -26,7 +26,13 @@ def split(run: Run, asked: Asked, *, test_from: date | None = None, share: float
         for day, texts in sorted(asked.items()):
             new = sorted(set(texts) - seen)
             seen |= set(new)
-            rows = {"tenant": ["t"] * len(new), "query_id": new, "text": new, "date": [day] * len(new)}
+            rows = {
+                "tenant": ["t"] * len(new),
+                "date": [day] * len(new),
+                "query_id": new,
+                "text": new,
+                "normal_form": new,
+            }
             output.write("log_queries", TABLES["log_queries"].rows(rows))
 
     execute(run, Stage("given_log_queries", 1, (), ("log_queries",)), log)

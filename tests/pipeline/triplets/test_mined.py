@@ -31,7 +31,7 @@ def give(
     put(run, "documents", pa.Table.from_pylist(filled, TABLES["documents"].schema))
     tenants = sorted({(base | row)["tenant"] for row in pairs})
     asked = [
-        {"tenant": tenant, "query_id": name, "text": text, "date": DAY}
+        {"tenant": tenant, "query_id": name, "text": text, "normal_form": text, "date": DAY}
         for tenant in tenants
         for name, text in queries.items()
     ]

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
 from darklode.schemas.settings import CacheSettings
@@ -63,6 +64,7 @@ class TablePlanner(Planner):
         self._terms: dict[str, Terms] = defaultdict(dict)
         self._queries: dict[tuple[str, str], Terms] = defaultdict(dict)
         rows = _rows(path)
+        rows = rows.set_column(rows.column_names.index("query"), "query", normal_form(rows["query"]))
         for number, row in enumerate(rows.to_pylist(), 1):
             self._add(row, f"{path}, row {number}")
         shared = self._terms[""]
@@ -74,7 +76,7 @@ class TablePlanner(Planner):
         return planned(queries, self.plan)
 
     def plan(self, tenant: str, text: str) -> dict[str, float]:
-        """Term → importance."""
+        """Term → importance, for a query's normal form."""
         own = self._queries.get((tenant, text)) or self._queries.get(("", text))
         return {" ".join(words): share for words, share in (own or self._found(tenant, text)).items()}
 
@@ -96,7 +98,7 @@ class TablePlanner(Planner):
         if not words:
             raise InputError(f"{where}: term {row['term'] or ''!r} has no word; correct or delete the row")
         share = _share(row["importance"], where)
-        tenant, query = row["tenant"] or "", " ".join((row["query"] or "").lower().split())
+        tenant, query = row["tenant"] or "", row["query"] or ""
         held = self._queries[tenant, query] if query else self._terms[tenant]
         if held.setdefault(words, share) != share:
             raise InputError(f"{where}: term {row['term']!r} was given the importance {held[words]} before; keep one")

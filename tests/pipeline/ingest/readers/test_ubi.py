@@ -33,11 +33,11 @@ def test_impressions_and_clicks(tmp_path: Path) -> None:
     got = logs_of(tmp_path / "log", tmp_path / "run")
     keys = ("search_id", "session_id", "query", "doc_id", "position", "clicked")
     assert sorted(tuple(row[key] for key in keys) for row in got.rows) == [
-        ("q1", "c", "laptop bag", "d1", 1, False),
-        ("q1", "c", "laptop bag", "d2", 2, True),
-        ("q1", "c", "laptop bag", "d2", 2, True),
-        ("q1", "c", "laptop bag", "d3", 3, False),
-        ("q1", "s", "laptop bag", "d2", 2, False),
+        ("q1", "c", "Laptop Bag", "d1", 1, False),
+        ("q1", "c", "Laptop Bag", "d2", 2, True),
+        ("q1", "c", "Laptop Bag", "d2", 2, True),
+        ("q1", "c", "Laptop Bag", "d3", 3, False),
+        ("q1", "s", "Laptop Bag", "d2", 2, False),
     ]
     assert list(got.manifest.facts["sources"]) == ["ubi"]
 
@@ -134,7 +134,7 @@ def test_lists_stand_in_for_impressions_that_are_not_logged(tmp_path: Path) -> N
         ("q2", "c", 3, False),
         ("q5", "7", 1, False),
     ]
-    assert {row["query"] for row in got.rows if row["search_id"] == "q2"} == {"laptop bag", "clicked"}
+    assert {row["query"] for row in got.rows if row["search_id"] == "q2"} == {"Laptop Bag", "clicked"}
     assert sorted(got.reasons) == [("empty doc_id", 5), ("empty query", 6), ("missing query_id", 7)]
 
 
@@ -160,9 +160,9 @@ def test_other_formats(tmp_path: Path, form: str) -> None:
     else:
         head = "action_name,query_id,timestamp,user_query,event_attributes.object.object_id\n"
         write(tmp_path / "log/ubi_events.csv", head + "click,q1,2026-03-02T10:00:00Z,,d1\n")
-        write(tmp_path / "log/ubi_queries.csv", "query_id,user_query\nq1,Laptop bag\n")
+        write(tmp_path / "log/ubi_queries.csv", "query_id,user_query\nq1,Laptop Bag\n")
     got = logs_of(tmp_path / "log", tmp_path / "run")
-    assert ("q1", "laptop bag", "d1", None) in {
+    assert ("q1", "Laptop Bag", "d1", None) in {
         (row["search_id"], row["query"], row["doc_id"], row["position"]) for row in got.rows
     }
     assert (len(got.rows), got.rejects) == (2 if form == "parquet" else 1, [])
@@ -172,13 +172,13 @@ def test_a_neighbour_that_is_gone_changes_nothing_and_one_that_changes_does(tmp_
     write(tmp_path / "log/2026-03-02/ubi_events.jsonl", lines(event(user_query=None), event(query_id="q2")))
     before = write(tmp_path / "log/2026-03-01/ubi_queries.jsonl", lines(search("day before")))
     first = logs_of(tmp_path / "log", tmp_path / "run")
-    assert sorted(first.column("query")) == ["day before", "laptop bag"]
+    assert sorted(first.column("query")) == ["Laptop Bag", "day before"]
     before.unlink()
     gone = logs_of(tmp_path / "log", tmp_path / "run", nightly=True)
     assert (gone.files, gone.manifest.facts) == (first.files, first.manifest.facts)
     write(before, lines(search("another")))
     again = logs_of(tmp_path / "log", tmp_path / "run", nightly=True)
-    assert sorted(again.column("query")) == ["another", "laptop bag"]
+    assert sorted(again.column("query")) == ["Laptop Bag", "another"]
 
 
 def test_days_one_at_a_time_give_the_bytes_of_all_at_once(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def queries(*texts: str, day: date = FIRST, tenant: str = "default") -> pa.Table
         "tenant": [tenant] * len(texts),
         "query_id": list(texts),
         "text": list(texts),
+        "normal_form": list(texts),
         "date": [day] * len(texts),
     }
     return TABLES["log_queries"].rows(columns)

@@ -43,7 +43,7 @@ FIRST, SECOND, THIRD = date(2026, 3, 1), date(2026, 3, 2), date(2026, 3, 3)
 
 def day_of(day: date, queries: Queries, tenant: str = "a") -> pa.Table:
     n = len(queries)
-    columns = {"query_id": list(queries), "text": list(queries.values())}
+    columns = {"query_id": list(queries), **{key: list(queries.values()) for key in ("text", "normal_form")}}
     return LOG_QUERIES.rows({"tenant": [tenant] * n, "date": [day] * n} | columns)
 
 

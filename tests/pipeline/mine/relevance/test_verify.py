@@ -36,8 +36,9 @@ def mined(run: Run, pairs: Sequence[Pair], source: str = "click_one_hop") -> Non
     columns = {"tenant": tenant, "query_id": query, "positive_id": positive, "date": dates}
     put(run, "mined_pairs", MINED_PAIRS.rows(columns | {"source": [source] * len(pairs)}))
     named = sorted(set(zip(tenant, query, strict=True)))
-    texts = {"tenant": [one for one, _ in named], "query_id": [q for _, q in named], "text": [q for _, q in named]}
-    put(run, "log_queries", LOG_QUERIES.rows(texts | {"date": [FIRST] * len(named)}))
+    texts = {key: [q for _, q in named] for key in ("query_id", "text", "normal_form")}
+    days = {"tenant": [one for one, _ in named], "date": [FIRST] * len(named)}
+    put(run, "log_queries", LOG_QUERIES.rows(days | texts))
 
 
 def documents(run: Run, docs: Mapping[str, int], tenants: Sequence[str] = ("a",)) -> None:
@@ -130,7 +131,8 @@ def test_documents_and_tenants_that_are_gone_are_counted(run: Run) -> None:
 def test_a_query_that_its_tenant_does_not_have_is_an_error(run: Run) -> None:
     documents(run, {"d": 1}, ("a", "b"))
     mined(run, [("a", "q", "d", 0)])
-    put(run, "log_queries", LOG_QUERIES.rows({"tenant": ["b"], "query_id": ["q"], "text": ["q"], "date": [FIRST]}))
+    texts = {key: ["q"] for key in ("query_id", "text", "normal_form")}
+    put(run, "log_queries", LOG_QUERIES.rows({"tenant": ["b"], "date": [FIRST]} | texts))
     with pytest.raises(ArtifactError, match="query_id 'q', which tenant 'a' does not have"):
         verified(run, ScriptedJudge())
 
@@ -222,8 +224,8 @@ def test_the_embedded_judge_confirms_a_titles_own_document(run: Run) -> None:
     known = [row for row in read(run, "documents") if row["title"]][:40]
     n = len(known)
     columns = {name: [row[name] for row in known] for name in ("tenant", "title", "doc_id")}
-    texts = {"tenant": columns["tenant"], "query_id": columns["title"], "text": columns["title"]}
-    put(run, "log_queries", LOG_QUERIES.rows(texts | {"date": [FIRST] * n}))
+    texts = dict.fromkeys(("query_id", "text", "normal_form"), columns["title"])
+    put(run, "log_queries", LOG_QUERIES.rows({"tenant": columns["tenant"], "date": [FIRST] * n} | texts))
     others = [*columns["doc_id"][n // 2 :], *columns["doc_id"][: n // 2]]
     pairs = {
         "tenant": columns["tenant"] * 2,
