@@ -29,6 +29,7 @@ from darklode.pipeline.retrieve.embedding import embed_all
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.search import SEARCH, search
+from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import PoolSettings, Settings
 
@@ -103,7 +104,8 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             call(_judge, judges, seed=seed) if judging is ADAPTIVE_JUDGE else call(_judge, judges),
         ),
         Step(OVERRIDING_LABEL if given.labels.human_overrides else LABEL, call(label, given.labels)),
-        Step(TRIPLETS_STAGE, call(triplets, given.triplets)),
+        Step(TRIPLETS_STAGE, call(triplets, given.triplets, apart=given.split.by == "cluster_and_positives")),
+        Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
         Step(AUDIT, call(audit, given.audit, depth=given.pool.depth, seed=seed)),
     ]
 

@@ -30,6 +30,7 @@ from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verify import VERIFY, verify
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
+from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
 from darklode.schemas.mining import AssociateSettings, MiningSettings
@@ -176,6 +177,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
                 apart=apart,
             ),
         ),
+        Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),
     ]
 
 

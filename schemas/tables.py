@@ -280,6 +280,20 @@ TRIPLETS = Table(
     ),
 )
 
+HELD_OUT = Table(
+    "held_out",
+    ("tenant", "query_id", "split"),
+    "the queries held out of training that have a positive, and which of them share one with it",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("split", pa.string(), "validation or test"),
+            field("shares_positive", pa.bool_(), "whether a positive of the query is one of a training triplet, too"),
+        ]
+    ),
+)
+
 FUNNEL = Table(
     "funnel",
     ("position", "reason"),
@@ -358,6 +372,7 @@ TABLES: dict[str, Table] = {
         RELIABILITY,
         *MINED_TABLES,
         TRIPLETS,
+        HELD_OUT,
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,

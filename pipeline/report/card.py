@@ -30,6 +30,11 @@ GOLDEN = """\
 `mean`, `median` and `deviation` (population standard deviation) are of golden chunks per query, over the queries with
 at least one."""
 
+HELD_OUT = """\
+Near-duplicates of a query stand on its side. `share_a_positive` counts queries of which a positive is one of a training
+triplet, too: what was learned by heart is found again there, so measure the others apart. `kind` says how new a query
+of a log's later period is: only `unseen` ones count as a test. `split.by` can keep positives apart as well."""
+
 STOPPED = """\
 The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
 estimated from the pairs drawn at random, with its 95 % interval; it is of the pool's positives by this judge, all
@@ -137,6 +142,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Whose labels", statistics.label_sources(tables), "Where people labelled a pair, their label stands."
     wanted = settings.triplets.negatives
     yield "Triplets", statistics.triplets(tables, wanted), f"{wanted} negatives were asked for per positive."
+    yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
     yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
 
@@ -211,6 +217,7 @@ def _learned(run: Run) -> str:
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     most = settings.associate.max_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
+    yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Confirmed by the judge", statistics.confirmed(tables), CONFIRMED
     yield "Tiers", statistics.tiers(tables), TIERS
     yield "Nights", statistics.nights(tables), NIGHTS

@@ -156,6 +156,15 @@ def audit_overlap(tables: Tables) -> pa.Table:
     return tables.sql(OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")  # no columns, no pivot
 
 
+held_out = Statistic("""
+    SELECT split, kind, count(*) AS queries, count(*) FILTER (shares_positive) AS share_a_positive,
+           count(*) FILTER (shares_positive) / count(*) AS share
+    FROM held_out LEFT JOIN (SELECT DISTINCT tenant, query_id, 'test' AS split, kind FROM mined_test)
+    USING (tenant, query_id, split) GROUP BY split, kind ORDER BY split, kind
+""")
+"""How many queries of validation and test there are, by how new a log's are, and how many share a positive with
+training."""
+
 # Of mined runs.
 
 triplet_tiers = Statistic("""

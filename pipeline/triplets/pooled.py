@@ -9,24 +9,34 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 4, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 5, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
 TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
+
+# What is held out against whom: training gives way to validation and test, validation to test. Copies count.
+HELD = """
+    CREATE TEMP TABLE held AS
+    SELECT tenant, text_hash, bool_or(split = 'test') AS by_test, bool_or(split = 'validation') AS by_validation
+    FROM qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
+    WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
+"""
 
 # A label of people's is sure, and so is one without a probability: what is unknown is not small.
 RELEVANT = """
     CREATE TEMP TABLE relevant AS
     WITH found AS (
         SELECT tenant, query_id, chunk_id, doc_id, text_hash, split, fused_score, source, relevance, probability,
-               source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely
+               source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely,
+               coalesce(by_test OR (split = 'train' AND by_validation), false) AS held
         FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
         JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
+        LEFT JOIN held USING (tenant, text_hash)
         WHERE relevance > 0 AND split <> 'test'
     )
     SELECT *, row_number() OVER (
-        PARTITION BY tenant, query_id, unlikely
+        PARTITION BY tenant, query_id, unlikely OR held
         ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
     ) AS place FROM found
 """
@@ -36,7 +46,7 @@ POSITIVES = """
     CREATE TEMP TABLE positives AS
     SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
            fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant WHERE NOT unlikely AND ($most = 0 OR place <= $most)
+    FROM relevant WHERE NOT unlikely AND NOT held AND ($most = 0 OR place <= $most)
 """
 
 ANSWERING = """
@@ -140,11 +150,12 @@ BLOCK_OF_TRIPLETS = """
 """
 
 
-def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
+def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart: bool) -> None:
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
     Positives, best first: people's labels, then grade, probability and fused score; at most `max_positives` a query,
-    and none that the judge gives less than `min_probability`. Negatives, hardest first: pool members judged not
+    and none that the judge gives less than `min_probability`; if positives are kept `apart`, none that answers a query
+    of the test split, nor in training one of validation. Negatives, hardest first: pool members judged not
     relevant; then, where these do not suffice, chunks beyond the pool whose fused score lies below s⁺ − |s⁺|·margin.
     None is of a document that holds a chunk with a relevant label, unless `same_document` lets it. What is left out
     and a shortfall are counted, never filled with random text. Scores are the fused retrieval scores of both, on one
@@ -155,6 +166,7 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
     limits = {"negatives": settings.negatives}
     with tables.connect() as connection:
         connection.execute(TEXTS)
+        connection.execute(HELD, {"apart": apart})
         connection.execute(RELEVANT, {"min_probability": settings.min_probability})
         connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
         connection.execute(ANSWERING, {"same_document": settings.same_document})
@@ -171,12 +183,13 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings) -> None:
 
 def _step(connection: duckdb.DuckDBPyConnection, rows: int) -> FunnelStep:
     """Positives in, triplets out, and why the others are none."""
-    found = connection.sql("SELECT count(*), count(*) FILTER (unlikely) FROM relevant").fetchall()
-    total, unlikely = map(int, found[0])
+    counts = "SELECT count(*), count(*) FILTER (unlikely), count(*) FILTER (held AND NOT unlikely) FROM relevant"
+    total, unlikely, held = map(int, connection.sql(counts).fetchall()[0])
     dropped = {
         "less likely than triplets.min_probability": unlikely,
-        "beyond triplets.max_positives": total - unlikely - rows,
+        "beyond triplets.max_positives": total - unlikely - held - rows,
     }
+    dropped |= {"positive of a held-out query": held} if held else {}
     return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 

@@ -34,7 +34,9 @@ DARKLODE = str(Path(sys.executable).with_name("darklode"))
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 START_SECONDS = 120
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-STAGES = "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets audit".split()
+STAGES = (
+    "ingest_documents ingest_queries clean split chunk search pool calibrate judge label triplets held_out audit"
+).split()
 CLONED = ("src", "flows", "pipeline", "schemas", "prompts", "data/sample", "prefect.yaml", "pyproject.toml")
 
 Environment = Mapping[str, str]

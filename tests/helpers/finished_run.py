@@ -59,6 +59,7 @@ _STAGES: dict[str, tuple[tuple[str, ...], _Step]] = {
     "judge": (("verdicts", "panel_verdicts"), ("pairs", 17, "verdicts", 17, {})),
     "label": (("qrels",), ("verdicts", 17, "labels", 16, {"unreadable": 1})),
     "triplets": (("triplets",), ("positives", 6, "triplets", 4, {"test": 2})),
+    "held_out": (("held_out",), ("held-out queries with a positive", 2, "queries", 2, {})),
     "audit": (("audit_retrievers", "audit_overlap"), ("positives", 6, "positives", 6, {})),
 }
 
@@ -177,6 +178,14 @@ def _triplets(tenant: str) -> Rows:
     ]
 
 
+def _held_out(tenant: str) -> Rows:
+    """The validation and the test query: both have the training query's positives."""
+    return [
+        {"tenant": tenant, "query_id": QUERY_IDS[query], "split": SPLITS[query], "shares_positive": True}
+        for query in (2, 3)
+    ]
+
+
 def _audit() -> Rows:
     low_high = {"recall_low": 0.5, "recall_high": 1.0, "leave_one_out_low": 0.5, "leave_one_out_high": 1.0}
     counts = {"unique_positives": 1, "positives": 12, "queries": 6}
@@ -200,4 +209,5 @@ _ROWS = {
     "verdicts": _verdicts,
     "qrels": _qrels,
     "triplets": _triplets,
+    "held_out": _held_out,
 }

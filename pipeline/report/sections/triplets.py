@@ -147,6 +147,14 @@ SECTION = FigureSection(
             wide=True,
         ),
         Figure(
+            "held-out",
+            "Held-out queries that share a positive with training",
+            "Of validation and test, by how new a log's query is: what a model learned by heart it finds again there. "
+            "Measure these apart from the others; split.by can keep positives apart.",
+            lambda source: statistics.held_out(source.tables),
+            needs=("held_out",),
+        ),
+        Figure(
             "random-triplets",
             "Ten triplets, drawn at random",
             "Read them: does the positive answer the query, and does the negative not? The draw hangs on the seed "

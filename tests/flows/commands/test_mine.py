@@ -28,7 +28,7 @@ pytestmark = pytest.mark.server
 
 STEPS = (
     "ingest_documents chunk ingest_logs click_model click_evidence log_queries mined_splits fit_planner plan_queries "
-    "associate relevance mined_pairs mined_triplets mined_test"
+    "associate relevance mined_pairs mined_triplets mined_test held_out"
 ).split()
 SOURCES = ("click_multi_hop", "click_one_hop", "relevance_one_hop")
 

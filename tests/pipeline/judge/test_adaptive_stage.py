@@ -227,7 +227,9 @@ def test_back_at_full_depth_nothing_says_unjudged(run: Run) -> None:
 def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(on_topic))
     execute(run, LABEL, lambda tables, output: label(tables, output, LabelSettings()))
-    execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, TripletSettings(negatives=40)))
+    execute(
+        run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, TripletSettings(negatives=40), apart=False)
+    )
     left = {(query, chunk) for _, query, chunk in pairs_of(run, "unjudged")}
     rows = read(run, "triplets")
     used = {(row["query_id"], chunk) for row in rows for chunk in row["negative_ids"]}  # type: ignore[attr-defined]

@@ -91,6 +91,18 @@ def test_queries_keep_their_columns_and_order(run: Run) -> None:
     assert [(step.rows_in, step.rows_out) for step in manifest.funnel] == [(4, 4)]
 
 
+def test_clusters_that_near_duplicates_join_are_one(run: Run) -> None:
+    n = 60
+    texts = [f"intent{number} {chr(97 + number % 26) * 6}" for number in range(n)]
+    slips = [f"{text}?" if number % 2 else f"{text[:-1]}" for number, text in enumerate(texts)]
+    given = cleaned({"a": list(range(2 * n))})
+    put(run, "cleaned_queries", given.set_column(2, given.schema.field(2), pa.array([*texts, *slips])))
+    execute(run, SPLIT, lambda tables, output: split(tables, output, SplitSettings(), seed=13))
+    found = {row["text"]: row["split"] for row in read(run, "queries")}
+    assert all(found[text] == found[slip] for text, slip in zip(texts, slips, strict=True))
+    assert set(found.values()) == set(SIDES)
+
+
 def test_no_queries_no_splits(run: Run) -> None:
     assert splits(run, {}) == {}
 

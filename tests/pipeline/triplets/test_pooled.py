@@ -126,10 +126,10 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
         put(run, table.name, pa.Table.from_pylist(rows, schema=table.schema))
 
 
-def made(run: Run, worlds: dict[str, World], **options: object) -> Manifest:
+def made(run: Run, worlds: dict[str, World], *, apart: bool = False, **options: object) -> Manifest:
     lay(run, worlds)
     chosen = TripletSettings.model_validate(options)
-    return execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen))
+    return execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=apart))
 
 
 def written(run: Run) -> list[Row]:
@@ -137,10 +137,14 @@ def written(run: Run) -> list[Row]:
     return rows
 
 
-def learned(world: World, query: str, relevant: list[str], chosen: TripletSettings) -> list[str]:
-    """The positives of a query that are likely enough, and of these the best."""
+def learned(world: World, query: str, relevant: list[str], chosen: TripletSettings, *, apart: bool) -> list[str]:
+    """The positives of a query that are likely enough and held out by no other, and of these the best."""
+    before = {"train": ("validation", "test"), "validation": ("test",)}[world.splits[query]] if apart else ()
+    held = {world.texts[c] for (q, c), label in world.labels.items() if label > 0 and world.splits[q] in before}
 
     def likely(chunk: str) -> bool:
+        if world.texts[chunk] in held:
+            return False
         said = world.probabilities.get((query, chunk))
         return (query, chunk) in world.people or said is None or said >= chosen.min_probability
 
@@ -154,7 +158,7 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
     return ranked[: chosen.max_positives] if chosen.max_positives else ranked
 
 
-def expected(tenant: str, world: World, chosen: TripletSettings) -> Iterable[Row]:
+def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool) -> Iterable[Row]:
     for query, split in sorted(world.splits.items()):
         if split == "test":
             continue
@@ -164,7 +168,7 @@ def expected(tenant: str, world: World, chosen: TripletSettings) -> Iterable[Row
             return -float(scores[chunk]), chunk
 
         relevant = [chunk for chunk in pool if world.labels.get((query, chunk), 0) > 0]
-        positives = sorted(learned(world, query, relevant, chosen), key=hardest)
+        positives = sorted(learned(world, query, relevant, chosen, apart=apart), key=hardest)
         answering = set() if chosen.same_document else {world.document(chunk) for chunk in relevant}
         judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
         beyond = sorted(set(scores) - pool, key=hardest)
@@ -210,17 +214,18 @@ def without_ids(rows: list[Row]) -> list[Row]:
     min_probability=st.sampled_from([0.0, 0.5, 1.0]),
     max_positives=st.sampled_from([0, 1, 3]),
     same_document=st.booleans(),
+    apart=st.booleans(),
 )
 def test_triplets_are_those_of_a_literal_reading(
-    first: int, tmp_path_factory: pytest.TempPathFactory, **options: Any
+    first: int, apart: bool, tmp_path_factory: pytest.TempPathFactory, **options: Any
 ) -> None:
     """Ten worlds at a time, each a tenant of its own: what one would take from another shows."""
     chosen = TripletSettings(**options)
     worlds = {f"t{number}": world(first + number) for number in range(10)}
     run = Run(str(tmp_path_factory.mktemp("triplets")))
-    manifest = made(run, worlds, **options)
+    manifest = made(run, worlds, apart=apart, **options)
     rows = written(run)
-    wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen)]
+    wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen, apart=apart)]
     assert without_ids(rows) == wanted
     assert len({row["triplet_id"] for row in rows}) == len(rows)
     short = sum(len(row["negative_ids"]) < chosen.negatives for row in wanted)

@@ -1,0 +1,39 @@
+"""Which held-out queries share a positive with training: what a model learned by heart finds these again."""
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.schemas.tables import TABLES
+
+HELD_OUT = Stage("held_out", 1, ("triplets",), ("held_out",))
+
+# A copy of a chunk is the same positive; a document of a log is itself.
+JUDGED = """
+    WITH positives AS (
+        SELECT tenant, query_id, split, sha256(c.text) AS positive
+        FROM qrels JOIN queries USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
+        WHERE relevance > 0 AND split <> 'train'
+    ), trained AS (SELECT DISTINCT tenant, sha256(positive) AS positive FROM triplets WHERE split = 'train')
+"""
+MINED = """
+    WITH positives AS (
+        SELECT tenant, query_id, split, positive_id AS positive FROM triplets WHERE split <> 'train'
+        UNION ALL SELECT tenant, query_id, 'test', doc_id FROM mined_test
+    ), trained AS (SELECT DISTINCT tenant, positive_id AS positive FROM triplets WHERE split = 'train')
+"""
+SHARING = """
+    SELECT tenant, query_id, split, bool_or(t.positive IS NOT NULL) AS shares_positive
+    FROM positives p LEFT JOIN trained t USING (tenant, positive)
+    GROUP BY tenant, query_id, split ORDER BY tenant, query_id, split
+"""
+
+
+def held_out(tables: Tables, output: Output) -> None:
+    """Write each query of validation and test that has a positive, and whether it shares one with training.
+
+    Args:
+        tables: `triplets`, with `mined_test` of a log's later period, or with `queries`, `qrels` and `chunks`.
+        output: takes `held_out`.
+    """
+    rows = tables.sql((MINED if "mined_test" in tables else JUDGED) + SHARING)
+    output.write("held_out", rows.cast(TABLES["held_out"].schema))
+    queries = rows.num_rows
+    output.count(FunnelStep("held_out", "held-out queries with a positive", queries, "queries", queries))
