@@ -19,7 +19,9 @@ from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors, printable
 from darklode.pipeline.base.errors import DarklodeError
 
-COMMANDS = "init build mine report review validate diff audit status query export pool doctor cache judge".split()
+COMMANDS = (
+    "init build mine evaluate report review validate diff audit status query export pool doctor cache judge".split()
+)
 """Files of `flows/commands`, in the order of the help."""
 
 

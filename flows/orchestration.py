@@ -28,6 +28,7 @@ from prefect.states import Completed
 
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
+from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import mine_logs as mine
 from darklode.flows import validate_benchmark as validate
 from darklode.flows.executor import Exhibit, Progress, execute, executing, executor, reported
@@ -169,4 +170,5 @@ def _end_threads() -> None:
 build_benchmark = as_flow("build-benchmark", build.build_benchmark)
 mine_logs = as_flow("mine-logs", mine.mine_logs)
 audit_retrievers = as_flow("audit-retrievers", audit.audit_retrievers)
+evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
 validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)

@@ -46,6 +46,24 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
     return Ranker(judges, found, version)
 
 
+def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
+    """The retrievers that `evaluate.systems` names, or else those that made the run; models are fetched.
+
+    Raises:
+        SettingsError: an unknown name, or one twice.
+        MissingPart: a model cannot be had.
+    """
+    usual = settings.relevance.retrievers if mined else settings.pool.retrievers
+    names = settings.evaluate.systems or (() if settings.evaluate.run_files else usual)
+    if not names:
+        return {}
+    found = _named(names, "evaluate.systems", settings)
+    for one in found.values():
+        if isinstance(one, NeuralBuilder):
+            one.encoder.fetch()
+    return found
+
+
 def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"{where} must name at least one retriever, and none twice")

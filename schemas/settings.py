@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
 from darklode.schemas.kinds import Group, KindSection, OfKind
 from darklode.schemas.mining import (
     AssociateSettings,
@@ -314,12 +315,6 @@ class TripletSettings(Section):
     margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
 
 
-class AuditSettings(Section):
-    """How the retrievers are measured."""
-
-    bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
-
-
 class ReviewSettings(Section):
     """Which pairs people are asked about."""
 
@@ -380,6 +375,7 @@ class Settings(Section):
     split: SplitSettings = SplitSettings()
     triplets: TripletSettings = TripletSettings()
     audit: AuditSettings = AuditSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
     logs: LogSettings = LogSettings()
     click: ClickSettings = ClickSettings()
     relevance: RelevanceSettings = RelevanceSettings()

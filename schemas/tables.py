@@ -6,6 +6,7 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 
 import pyarrow as pa
 
+from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.table import (
@@ -52,6 +53,17 @@ CHUNKS = Table(
             field("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
         ]
     ),
+)
+
+TEST_TEXTS = Table(
+    "test_texts",
+    CHUNKS.key,
+    "what a mined run's test queries search: the documents of `mined_test_pool`, a row each; empty for a build",
+    CHUNKS.schema,
+)
+
+MANUAL_TEXTS = Table(
+    "manual_texts", CHUNKS.key, "the documents of `manual_labels`, a row each, under their text_id", CHUNKS.schema
 )
 
 RAW_QUERIES = Table(
@@ -376,6 +388,9 @@ TABLES: dict[str, Table] = {
         FUNNEL,
         AUDIT_RETRIEVERS,
         AUDIT_OVERLAP,
+        TEST_TEXTS,
+        MANUAL_TEXTS,
+        *EVALUATION_TABLES,
         *REVIEW_TABLES,
     )
 }

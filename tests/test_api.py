@@ -21,7 +21,7 @@ PAGE = REPOSITORY / "docs" / "python.md"
 
 
 def test_the_exported_names_are_these() -> None:
-    assert sorted(darklode.__all__) == ["DarklodeError", "Rows", "Run", "Settings", "build", "mine", "open"]
+    assert sorted(darklode.__all__) == ["DarklodeError", "Rows", "Run", "Settings", "build", "evaluate", "mine", "open"]
     assert dir(darklode) == darklode.__all__
     public = {name for name in vars(darklode.Run) if not name.startswith("_")}
     assert public == {"card", "settings", "sql", "status", "table", "tables", "url"}

@@ -176,6 +176,7 @@ def _list(names: Collection[str]) -> str:
 
 
 Values = dict[str, object]
+TRUTHS = {"clicked", "satisfaction", "relevance"}
 DEPTH = 4
 
 
@@ -209,7 +210,7 @@ def kind_of(given: Sequence[object], role: str) -> pa.DataType:
         inside = [value for some in given if isinstance(some, list) for value in some]
         return pa.list_(kind_of(inside, "")) if role == "hits" else pa.string()
     if isinstance(first, bool):
-        return pa.bool_() if role == "clicked" else pa.string()
+        return pa.bool_() if role in TRUTHS else pa.string()
     if role == "dwell_seconds" and not isinstance(first, str):
         return pa.float64()
     if not isinstance(first, int | float):

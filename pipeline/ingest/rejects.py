@@ -143,6 +143,7 @@ class Kind:
 KINDS = {
     "documents": Kind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
     "queries": Kind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
+    "labels": Kind("manual_labels", "document", "not a label format", "evaluate.labels"),
     "impressions": Kind("impressions", "event_id", "not a log format", "logs.columns"),
 }
 

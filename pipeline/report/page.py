@@ -20,6 +20,7 @@ from darklode.pipeline.report.numbers import clean, first, level, number
 from darklode.pipeline.report.sections import (
     audit,
     cost,
+    evaluation,
     judging,
     mining,
     overview,
@@ -41,6 +42,7 @@ SECTIONS = (
     people.SECTION,
     validation.SECTION,
     audit.SECTION,
+    evaluation.SECTION,
     mining.SECTION,
     triplets.SECTION,
     cost.SECTION,

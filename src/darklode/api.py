@@ -3,7 +3,7 @@
 Nothing here keeps a state: a `Run` reads its folder whenever it is asked, so it sees what a later build wrote.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -226,6 +226,37 @@ def mine(  # noqa: PLR0913 (the options of the command)
     days = {"first": first, "last": last, "refresh": refresh}
     launch(mine_logs, Silent(), log, documents, to, **days, preset=given.preset, settings=values)
     return Run(to)
+
+
+def evaluate(
+    out: Location,
+    *,
+    systems: Sequence[str] = (),
+    run_files: Sequence[Location] = (),
+    labels: Location | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Run:
+    """Measure systems on a run's test queries, as `darklode evaluate` does.
+
+    Args:
+        out: the run's folder or `s3://` prefix.
+        systems: retrievers and encoders of the settings; none: those that made the run.
+        run_files: TREC runs of other systems.
+        labels: people's labels of pairs, for AUC.
+        settings: what differs from the run's own settings, as `{"evaluate.bootstrap": 200}` or nested.
+
+    Raises:
+        DarklodeError: what the command line would print; the class says what kind of error it is.
+    """
+    from darklode.flows.evaluate_systems import evaluate_systems
+
+    given = {"systems": list(systems), "run_files": [str(Path(one).resolve()) for one in run_files]}
+    named: dict[str, Any] = {name: value for name, value in given.items() if value}
+    if labels is not None:
+        named["labels"] = str(Path(labels).resolve())
+    nested = [_nested(key, value) for key, value in {**(settings or {}), "evaluate": named}.items()]
+    launch(evaluate_systems, Silent(), str(out), reduce(merge, nested, dict[str, Any]()))
+    return Run(out)
 
 
 def _settings(

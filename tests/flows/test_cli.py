@@ -11,7 +11,7 @@ from helpers.commands import DARKLODE, Call, Environment, one_line, run_command
 
 pytestmark = pytest.mark.server
 
-COMMANDS = "init build mine report review validate diff audit status query export pool doctor cache".split()
+COMMANDS = "init build mine evaluate report review validate diff audit status query export pool doctor cache".split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

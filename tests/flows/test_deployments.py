@@ -140,6 +140,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
     assert list(DEPLOYMENTS) == [
         "build-benchmark/local",
         "audit-retrievers/local",
+        "evaluate-systems/local",
         "validate-benchmark/local",
         "mine-logs/nightly",
         "mine-logs/backfill",

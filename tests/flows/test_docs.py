@@ -7,9 +7,10 @@ from typing import Any
 
 import typer.main
 
-from darklode.flows import build_benchmark, mine_logs, validate_benchmark
+from darklode.flows import build_benchmark, evaluate_systems, mine_logs, validate_benchmark
 from darklode.flows.cli import app
 from darklode.flows.config import load_settings
+from darklode.flows.runs import Recorded
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
@@ -102,6 +103,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
+        evaluate_systems.steps(Recorded({}, settings), settings),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )
     tables = re.findall(r"^\| stage \| reads .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.evaluate.audit import AUDIT, audit
-from darklode.schemas.settings import AuditSettings
+from darklode.schemas.evaluation import AuditSettings
 from darklode.schemas.tables import QRELS, RANKINGS
 from helpers.runs import execute, put, read
 

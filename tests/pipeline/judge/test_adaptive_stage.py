@@ -22,8 +22,8 @@ from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.evaluation import AuditSettings
 from darklode.schemas.settings import (
-    AuditSettings,
     JudgeSettings,
     LabelSettings,
     PoolSettings,

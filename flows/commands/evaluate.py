@@ -1,0 +1,84 @@
+"""darklode evaluate: what retrievers, encoders and other systems reach on a run's test queries."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from darklode.flows.commands.options import ConfigOption, RunArgument, SetOption, application
+from darklode.flows.config import BESIDES, overrides, read_config
+from darklode.flows.console import console, reporter, show
+from darklode.flows.evaluate_systems import evaluate_systems
+from darklode.flows.launch import launch
+from darklode.flows.reporting import Silent
+from darklode.flows.steps import plain_rows
+from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.keys import merge
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Tables
+
+app = application()
+
+TABLES = ("evaluation", "evaluation_pairs")
+
+
+@app.command(epilog="Example: darklode evaluate runs/first --system bm25 --system minilm --config darklode.yaml")
+def evaluate(
+    run: RunArgument,
+    *,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A retriever or encoder of the settings; may be given again."),
+    ] = None,
+    run_file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A TREC run of another system; may be given again."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="People's labels of pairs, for AUC; sets evaluate.labels."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON, and nothing else.")] = False,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
+    values = _values(system, run_file, labels, config, assignments or [])
+    launch(evaluate_systems, Silent() if as_json else reporter(), run, values)
+    tables = Run(run).tables(*TABLES)
+    if as_json:
+        found = {name: plain_rows(tables.read(name)) for name in TABLES}
+        sys.stdout.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    else:
+        _show(tables)
+
+
+def _values(
+    system: list[str] | None,
+    run_file: list[Path] | None,
+    labels: Path | None,
+    config: Path | None,
+    assignments: Sequence[str],
+) -> dict[str, Any]:
+    """The settings' differences; paths are kept whole, since the run is read from elsewhere, too."""
+    file = {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}
+    given = {
+        "systems": system,
+        "run_files": [str(one.expanduser().resolve()) for one in run_file or []] or None,
+        "labels": str(labels.expanduser().resolve()) if labels else None,
+    }
+    named = {"evaluate": {name: value for name, value in given.items() if value is not None}}
+    return merge(merge(file, overrides(assignments)), named)
+
+
+def _show(tables: "Tables") -> None:
+    """What fits 80 columns: the first measures of what is counted, and the differences by the first of them."""
+    from darklode.pipeline.report import evaluations
+
+    console.print()
+    for title, rows in evaluations.told(tables).items():
+        show(rows, title)

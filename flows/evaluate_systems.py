@@ -1,0 +1,110 @@
+"""evaluate-systems: measure retrievers, encoders and other systems on a run's test queries."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from darklode.flows import tools
+from darklode.flows.jobs import steps_of
+from darklode.flows.runs import Recorded, record, recorded
+from darklode.flows.steps import finish, run_step
+from darklode.pipeline.base.artifacts import Run, Step, call, key_of
+from darklode.pipeline.evaluate.auc import AUC, auc
+from darklode.pipeline.evaluate.held_out import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.evaluate.manual import MANUAL, manual_labels
+from darklode.pipeline.evaluate.measures import depth_of
+from darklode.pipeline.evaluate.rankings import OF_CHUNKS, RANKINGS_STAGE, rank_all
+from darklode.pipeline.evaluate.run_files import RunFile
+from darklode.pipeline.evaluate.scores import SCORES, manual_scores
+from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.schemas.settings import Settings
+
+
+def evaluate_systems(out: str, settings: dict[str, Any] | None = None) -> None:
+    """Measure systems on the test queries of a finished run, and redo its card and report.
+
+    Args:
+        out: the run's folder or s3:// prefix.
+        settings: what differs from the run's own settings, in the sections evaluate, encoders, retrievers and seed.
+
+    Raises:
+        ArtifactError: the run has no test queries.
+    """
+    run = Run(out)
+    with run.lock():
+        made = recorded(run)
+        chosen = made.changed(settings or {})
+        for step in steps(made, chosen):
+            if step.wanted:
+                run_step(run, step)
+        record(run, made.inputs, chosen)
+        finish(run, chosen, steps_of(run, Recorded(made.inputs, chosen)))
+
+
+def steps(made: Recorded, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    given, mined = settings.evaluate, made.mined
+    systems = tools.systems(settings, mined=mined)
+    identities = tools.identities(systems)
+    files = {name: source_fingerprint(name) for name in given.run_files}
+    if mined:
+        held_out = Step(OF_A_LOG, call(of_a_log, text_characters=settings.mining.text_characters))
+    else:
+        held_out = Step(OF_A_BUILD, call(of_a_build))
+    return [
+        held_out,
+        Step(
+            RANKINGS_STAGE if mined else OF_CHUNKS,
+            call(
+                rank_all,
+                depth=depth_of(given.measures),
+                systems=systems,
+                identities=identities,
+                run_files=given.run_files,
+            ),
+            lambda: {"the systems": key_of(identities), "the run files": key_of(files)},
+            unkeyed=("systems", "identities", "run_files"),
+        ),
+        Step(
+            EVALUATE,
+            call(
+                evaluate,
+                given.only("measures", "bootstrap", "flips"),
+                systems=[*systems, *(RunFile(name).name for name in given.run_files)],
+                seed=settings.seed,
+            ),
+        ),
+        *_by_people(settings, systems, identities),
+    ]
+
+
+def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
+    """AUC over people's labels, where there are any."""
+    file, characters = settings.evaluate.labels or "", settings.mining.text_characters
+    wanted = bool(file and systems)
+    return [
+        Step(
+            MANUAL,
+            call(
+                manual_labels,
+                settings.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
+                file=file,
+                text_characters=characters,
+            ),
+            lambda: {"the labels' file": source_fingerprint(file)},
+            unkeyed=("file",),
+            wanted=wanted,
+        ),
+        Step(
+            SCORES,
+            call(manual_scores, systems=systems, identities=identities),
+            lambda: {"the systems": key_of(identities)},
+            unkeyed=("systems", "identities"),
+            wanted=wanted,
+        ),
+        Step(
+            AUC,
+            call(auc, settings.evaluate.only("bootstrap"), systems=list(systems), seed=settings.seed),
+            wanted=wanted,
+        ),
+    ]

@@ -1,0 +1,102 @@
+"""What systems are measured on: the test queries that have a positive, their labels, and the texts to search.
+
+Of a build these are the test split, its qrels and the chunks; of a mined run the later period's queries, the documents
+that it pairs them with, and the documents of its pool.
+"""
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.schemas.tables import TABLES
+
+WRITES = ("test_queries", "test_labels", "test_texts")
+OF_A_BUILD = Stage("test_queries", 1, ("queries", "qrels"), WRITES)
+OF_A_LOG = Stage("test_queries", 1, ("mined_test", "mined_test_pool", "query_clusters", "documents"), WRITES)
+
+ROWS = 1 << 16
+
+BUILD_QUERIES = """
+    WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
+    trained AS (
+        SELECT DISTINCT tenant, chunk_id FROM positives JOIN queries USING (tenant, query_id) WHERE split <> 'test'
+    )
+    SELECT q.tenant, q.query_id, any_value(q.text) AS text, CAST(any_value(q.cluster_id) AS VARCHAR) AS "group",
+           CAST(NULL AS VARCHAR) AS kind, bool_or(t.chunk_id IS NOT NULL) AS shares_positive
+    FROM queries q JOIN positives p USING (tenant, query_id) LEFT JOIN trained t USING (tenant, chunk_id)
+    WHERE q.split = 'test' GROUP BY q.tenant, q.query_id ORDER BY q.tenant, q.query_id
+"""
+
+BUILD_LABELS = """
+    SELECT tenant, query_id, chunk_id AS text_id, relevance FROM qrels SEMI JOIN test_queries USING (tenant, query_id)
+    ORDER BY tenant, query_id, text_id
+"""
+
+LOG_QUERIES = """
+    SELECT tenant, query_id, min(query) AS text, min(coalesce(cluster_id, query_id)) AS "group", min(kind) AS kind,
+           bool_or(shares_positive) AS shares_positive
+    FROM mined_test LEFT JOIN query_clusters USING (tenant, query_id)
+    GROUP BY tenant, query_id ORDER BY tenant, query_id
+"""
+
+LOG_LABELS = """
+    SELECT DISTINCT tenant, query_id, doc_id AS text_id, CAST(1 AS INTEGER) AS relevance FROM mined_test
+    ORDER BY tenant, query_id, text_id
+"""
+
+# The hash is that of `chunks`: equal texts share their vectors with a build's.
+LOG_TEXTS = """
+    WITH shown AS (
+        SELECT tenant, doc_id, title, left(text, $characters) AS text
+        FROM documents SEMI JOIN mined_test_pool USING (tenant, doc_id)
+    )
+    SELECT tenant, doc_id AS chunk_id, doc_id, CAST(0 AS INTEGER) AS position, CAST(0 AS INTEGER) AS start,
+           CAST(length(text) AS INTEGER) AS end, text, title, CAST(NULL AS VARCHAR) AS heading,
+           left(sha256(concat(coalesce(title, ''), chr(0), chr(0), text)), 32) AS content_hash
+    FROM shown ORDER BY tenant, doc_id
+"""
+
+
+def of_a_build(tables: Tables, output: Output) -> None:
+    """Write the test split's queries and labels; a query that training shares a positive with is marked.
+
+    Args:
+        tables: holds `queries` and `qrels`.
+        output: takes `test_queries` and `test_labels`; `test_texts` stays empty.
+
+    Raises:
+        ArtifactError: no query of the test split has a positive.
+    """
+    with tables.connect() as connection:
+        queries = connection.sql(BUILD_QUERIES).to_arrow_table().cast(TABLES["test_queries"].schema)
+        connection.register("test_queries", queries)
+        labels = connection.sql(BUILD_LABELS).to_arrow_table().cast(TABLES["test_labels"].schema)
+        held_out = connection.sql("SELECT count(*) FROM queries WHERE split = 'test'").fetchall()[0][0]
+    if not queries.num_rows:
+        raise ArtifactError(f"{tables.url} has no test query with a positive; raise split.test_share and build again")
+    output.write("test_queries", queries)
+    output.write("test_labels", labels)
+    unanswered = held_out - queries.num_rows
+    dropped = {"nothing is relevant to it": unanswered} if unanswered else {}
+    output.count(FunnelStep("test_queries", "queries", held_out, "queries", queries.num_rows, dropped))
+
+
+def of_a_log(tables: Tables, output: Output, *, text_characters: int) -> None:
+    """Write the later period's queries and labels, and the documents of its pool as triplets show them.
+
+    Args:
+        tables: holds `mined_test`, `mined_test_pool`, `query_clusters` and `documents`.
+        output: takes `test_queries`, `test_labels` and `test_texts`.
+        text_characters: so much of a document's text stands for it, after its title.
+
+    Raises:
+        ArtifactError: the run was mined without a test period.
+
+    Source: ScalingNote, 4.1.2.
+    """
+    if not tables.rows("mined_test"):
+        raise ArtifactError(f"{tables.url} has no test set; mine it with --test-from DAY")
+    queries = tables.sql(LOG_QUERIES).cast(TABLES["test_queries"].schema)
+    output.write("test_queries", queries)
+    output.write("test_labels", tables.sql(LOG_LABELS).cast(TABLES["test_labels"].schema))
+    for rows in tables.stream(LOG_TEXTS, {"characters": text_characters}, ROWS):
+        output.write("test_texts", rows.cast(TABLES["test_texts"].schema))
+    output.count(FunnelStep("test_queries", "labels", tables.rows("mined_test"), "test queries", queries.num_rows))

@@ -1,0 +1,140 @@
+"""What a ranking is worth to each query, counted by ir_measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.retrieve.retrievers.port import Hits
+
+Floats = NDArray[np.float64]
+
+QUERIES_AT_ONCE = 128
+"""Their lists are objects of Python while ir_measures counts them: a thousand places each, tens of MB together."""
+
+
+def parsed(names: Sequence[str]) -> list[Any]:
+    """Measures by ir_measures' names, such as `nDCG@10`.
+
+    Raises:
+        SettingsError: ir_measures knows no such measure, or it has no depth.
+    """
+    import ir_measures  # it takes long to import
+
+    found = []
+    for name in names:
+        try:
+            found.append(ir_measures.parse_measure(name))
+        except (NameError, ValueError, KeyError, SyntaxError) as error:
+            raise SettingsError(f"evaluate.measures: ir_measures has no {name!r}; try nDCG@10 or R@100") from error
+        if "cutoff" not in found[-1].params:
+            raise SettingsError(f"evaluate.measures: {name} has no depth; name one, as in {name}@10")
+    return found
+
+
+def depth_of(names: Sequence[str]) -> int:
+    """How deep a ranking must be for all of these measures."""
+    return max(int(measure["cutoff"]) for measure in parsed(names))
+
+
+def listed(hits: Hits, queries: pa.Array, texts: pa.Array) -> pa.Table:
+    """What was found as a ranking: query_id, rank from 1, text_id; query by query, best first.
+
+    Args:
+        hits: rows of texts, shape (n_queries, k).
+        queries: their ids.
+        texts: ids by row.
+    """
+    query, place = np.nonzero(hits.rows >= 0)
+    found = hits.rows[query, place]
+    return pa.table(
+        {"query_id": queries.take(pa.array(query)), "rank": place + 1, "text_id": texts.take(pa.array(found))}
+    )
+
+
+def measured(rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
+    """Each query's value of each measure, shape (n_queries, n_measures); a query without a list has the worst.
+
+    Equal scores are no matter here: the rank alone counts.
+
+    Args:
+        rankings: tables with query_id, rank and text_id of one tenant and system; no query is in two of them, and
+            the rows of a query stand together. Those of other queries are passed over.
+        labels: query_id, text_id and relevance (0: judged and not relevant) of the same tenant.
+        queries: ids, each once, each with at least one label.
+        measures: names as `parsed` takes them.
+
+    Source: ScalingNote, 4.1.2 (`Success@K` is its R@K); DevRev-Search, 4 (nDCG@10, R@10).
+    """
+    import ir_measures
+
+    wanted = parsed(measures)
+    columns = {measure: number for number, measure in enumerate(wanted)}
+    rows = {query: number for number, query in enumerate(queries)}
+    values, judged = np.zeros((len(rows), len(wanted))), Judged(labels)
+    for found in _blocks(rankings, rows):
+        right = judged.of(list(found))
+        for one in ir_measures.iter_calc(wanted, right, found):
+            values[rows[one.query_id], columns[one.measure]] = one.value
+    return values
+
+
+def ceilings(labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
+    """The most that each query can reach of each measure, shape (n_queries, n_measures): that of a perfect list."""
+    order = [("query_id", "ascending"), ("relevance", "descending"), ("text_id", "ascending")]
+    best = labels.select(["query_id", "text_id", "relevance"]).sort_by(order)
+    starts = _starts(best["query_id"].combine_chunks())
+    places = np.arange(best.num_rows) - np.repeat(starts[:-1], np.diff(starts))
+    return measured([best.append_column("rank", pa.array(places + 1))], labels, queries, measures)
+
+
+class Judged:
+    """Labels by query, of which a few are Python objects at a time."""
+
+    def __init__(self, labels: pa.Table) -> None:
+        self._labels = labels.select(["query_id", "text_id", "relevance"]).sort_by("query_id").combine_chunks()
+        ids = self._labels["query_id"].combine_chunks()
+        self._starts = _starts(ids)
+        first = ids.take(pa.array(self._starts[:-1]))
+        self._place = {query: number for number, query in enumerate(first.to_pylist())}
+
+    def of(self, queries: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Relevance by query and text."""
+        found = {}
+        for query in queries:
+            number = self._place[query]
+            rows = self._labels.slice(self._starts[number], self._starts[number + 1] - self._starts[number])
+            found[query] = dict(zip(rows["text_id"].to_pylist(), rows["relevance"].to_pylist(), strict=True))
+        return found
+
+
+def _blocks(rankings: Iterable[pa.Table], wanted: dict[str, int]) -> Iterator[dict[str, dict[str, float]]]:
+    """Lists as ir_measures takes them, of a few queries at a time: the score is the rank, turned around."""
+    for table in rankings:
+        whole = table.select(["query_id", "rank", "text_id"]).combine_chunks()
+        starts = _starts(whole["query_id"].combine_chunks())
+        for first in range(0, len(starts) - 1, QUERIES_AT_ONCE):
+            ends = starts[first : first + QUERIES_AT_ONCE + 1]
+            rows = whole.slice(ends[0], ends[-1] - ends[0])
+            ids = rows["query_id"].take(pa.array(ends[:-1] - ends[0])).to_pylist()
+            texts, scores = rows["text_id"].to_pylist(), pc.negate(rows["rank"].cast(pa.float64())).to_pylist()
+            cut = [slice(low - ends[0], high - ends[0]) for low, high in pairwise(ends)]
+            lists = {
+                query: dict(zip(texts[part], scores[part], strict=True)) for query, part in zip(ids, cut, strict=True)
+            }
+            yield {query: found for query, found in lists.items() if query in wanted}
+
+
+def _starts(values: pa.Array) -> NDArray[np.int64]:
+    """Where each run of equal values begins, and the end of the last."""
+    if not len(values):
+        return np.zeros(1, np.int64)
+    new = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.flatnonzero(new) + 1, [len(values)]]).astype(np.int64)

@@ -1,0 +1,93 @@
+"""What each system finds for the test queries: retrievers and encoders of the settings, and runs from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.evaluate.run_files import RunFile
+from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.search import QUERY_BLOCK, Lists, rank
+from darklode.schemas.tables import TABLES
+
+RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
+OF_CHUNKS = RANKINGS_STAGE.reading("chunks")
+
+
+def rank_all(
+    tables: Tables,
+    output: Output,
+    *,
+    depth: int,
+    systems: Mapping[str, Factory],
+    identities: Mapping[str, object],
+    run_files: Sequence[str],
+) -> None:
+    """Write each system's list for each test query; a system more or less leaves the others' lists as they are.
+
+    One unit per tenant and system. A tenant whose texts are gone has no lists. Memory follows the retriever, and
+    1,024 queries' lists.
+
+    Args:
+        tables: holds `test_queries`, `test_texts`, and `chunks` where these are to be searched.
+        output: takes `test_rankings`, and the rows of run files that cannot be used as rejects.
+        depth: of the lists.
+        systems: builds each retriever on a tenant's texts, by name.
+        identities: what can change each retriever's lists.
+        run_files: TREC runs of other systems.
+
+    Raises:
+        SettingsError: two systems have one name.
+        InputError: a run file cannot be read, or ranks nothing for any test query.
+    """
+    runs = [RunFile(file) for file in run_files]
+    names = [*systems, *(run.name for run in runs)]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"two systems have one name ({', '.join(names)}); rename a run file")
+    texts = "chunks" if "chunks" in tables else "test_texts"
+    searched = tables.of("chunks", tables.parts(texts)).of("queries", tables.parts("test_queries"))
+    basis, done = [digest(tables.parts(name)) for name in (texts, "test_queries")], 0
+    tenants = pc.unique(tables.read("test_queries", ["tenant"])["tenant"]).sort().to_pylist()
+    total = len(systems) * len(tenants) + len(run_files)
+    for name, factory in systems.items():
+        for tenant in tenants:
+            with output.unit(f"{tenant!r} {name!r}", key_of(*basis, identities[name])) as unit:
+                if not unit.done:
+                    _search(searched, output, unit, Lists(searched, tenant, ((name, factory),), depth, ""))
+            done += 1
+            output.progress(done, total, name)
+    for run in runs:
+        for rows in run.lists(tables.of("chunks", tables.parts(texts)), output, depth):
+            output.write("test_rankings", rows)
+        done += 1
+        output.progress(done, total, run.name)
+    _count(tables, output, len(names))
+
+
+def _search(tables: Tables, output: Output, unit: Unit, lists: Lists) -> None:
+    queries = pc.sum(pc.equal(tables.read("queries", ["tenant"])["tenant"], lists.tenant)).as_py()
+    if not TenantChunks(tables, lists.tenant).n:
+        return
+    for number, rows in enumerate(rank(lists)):
+        if number < -(-queries // QUERY_BLOCK):
+            output.write("test_rankings", _ranked(rows, lists.retrievers[0][0]))
+        else:
+            unit.facts = rows.to_pylist()[0]
+
+
+def _ranked(rows: pa.Table, name: str) -> pa.Table:
+    columns = {column: rows[column] for column in ("tenant", "query_id", "rank", "score")}
+    return TABLES["test_rankings"].rows(
+        columns | {"system": pa.repeat(name, rows.num_rows), "text_id": rows["chunk_id"]}
+    )
+
+
+def _count(tables: Tables, output: Output, systems: int) -> None:
+    asked = tables.rows("test_queries") * systems
+    ranked = sum(part.rows for part in output.parts["test_rankings"])
+    output.count(FunnelStep("test_rankings", "queries, of each system", asked, "places in lists", ranked))

@@ -1,0 +1,208 @@
+"""The measures of every system, by part of the test queries, and every two systems against one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.evaluate.measures import Floats, ceilings, measured
+from darklode.pipeline.evaluate.paired import Chance, compared, holm, means
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.tables import TABLES
+
+EVALUATE = Stage(
+    "evaluate",
+    1,
+    ("test_queries", "test_labels", "test_rankings"),
+    ("evaluation", "evaluation_queries", "evaluation_pairs"),
+)
+
+JUDGED = "Judged"
+"""A measure of the labels, not of a system: it is told, and no system is held against another by it."""
+
+Row = dict[str, Any]
+Count = Callable[[str, pa.Table, list[str]], Floats]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The test queries, by number.
+
+    Attributes:
+        rows: of `test_queries`, by tenant and query_id.
+        groups: of each query, from 0, shape (n_queries,).
+    """
+
+    rows: pa.Table
+    groups: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tables: Tables) -> Questions:
+        """All test queries of a run."""
+        rows = tables.read("test_queries").combine_chunks()
+        names = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
+        return cls(rows, np.asarray(names.dictionary_encode().indices.to_numpy(), np.int64))
+
+    @property
+    def tenants(self) -> list[str]:
+        """Sorted."""
+        return list(pc.unique(self.rows["tenant"]).sort().to_pylist())
+
+    def of_tenant(self, tenant: str | None) -> NDArray[np.bool_]:
+        """Whose queries they are, shape (n_queries,); None: everybody's."""
+        if tenant is None:
+            return np.ones(self.rows.num_rows, bool)
+        return _true(pc.equal(self.rows["tenant"], tenant))
+
+    def parts(self) -> dict[str, NDArray[np.bool_]]:
+        """Which queries are of each part, shape (n_queries,); a part that holds all that are counted is left out."""
+        kind, shares = self.rows["kind"], self.rows["shares_positive"]
+        counted = _true(pc.or_kleene(pc.is_null(kind), pc.equal(kind, "unseen")))
+        found = {"counted": counted, "all": np.ones(len(counted), bool)}
+        found |= {name: _true(pc.equal(kind, name)) for name in ("unseen", "variant", "seen")}
+        found |= {
+            "shared positive": counted & _true(shares),
+            "own positive": counted & _true(pc.invert(shares)),
+        }
+        return {name: one for name, one in found.items() if name == "counted" or (one.any() and (one != counted).any())}
+
+
+def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
+    """Write each system's value for each query, means with intervals, and the differences of every two systems.
+
+    Memory follows queries × measures × systems, 8 bytes each, and 128 queries' lists.
+
+    Args:
+        tables: holds `test_queries`, `test_labels` and `test_rankings`.
+        output: takes `evaluation`, `evaluation_queries` and `evaluation_pairs`.
+        settings: measures, resamples and flips.
+        systems: names, in the order of the tables.
+        seed: of resamples and flips.
+    """
+    questions, names = Questions.of(tables), settings.measures
+    chance = Chance(settings.bootstrap, settings.flips, seed)
+    labels = tables.read("test_labels")
+    most = _by_tenant(questions, labels, lambda _, right, ids: ceilings(right, ids, names))
+    values: dict[str, Floats] = {}
+    for number, system in enumerate(systems):
+        output.progress(number, len(systems), system)
+        values[system] = _by_tenant(questions, labels, partial(_measured, tables, system, names))
+        output.write("evaluation_queries", _of_queries(questions.rows, system, names, values[system]))
+    rows: list[Row] = []
+    pairs: list[Row] = []
+    for scope in _scopes(questions):
+        rows += scope.means(values, most, names, chance)
+        pairs += scope.pairs(values, names, chance)
+    output.write("evaluation", pa.Table.from_pylist(rows, schema=TABLES["evaluation"].schema))
+    output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
+    output.facts |= {"systems": list(systems), "queries": questions.rows.num_rows}
+
+
+def _by_tenant(questions: Questions, labels: pa.Table, count: Count) -> Floats:
+    """What is counted tenant by tenant, shape (n_queries, n_measures), in the order of the queries."""
+    found = []
+    for tenant in questions.tenants:
+        ids = questions.rows.filter(pa.array(questions.of_tenant(tenant)))["query_id"].to_pylist()
+        found.append(count(tenant, labels.filter(pc.equal(labels["tenant"], tenant)), ids))
+    return np.concatenate(found)
+
+
+def _measured(
+    tables: Tables, system: str, names: Sequence[str], tenant: str, labels: pa.Table, ids: Sequence[str]
+) -> Floats:
+    return measured(_lists(tables, system, tenant), labels, ids, names)
+
+
+def _lists(tables: Tables, system: str, tenant: str) -> Iterator[pa.Table]:
+    """A system's lists for a tenant's queries: each part holds those of one system and tenant."""
+    for part in tables.parts("test_rankings"):
+        if not part.rows:
+            continue
+        rows = tables.part(part)
+        if (rows["system"][0].as_py(), rows["tenant"][0].as_py()) == (system, tenant):
+            yield rows
+
+
+def _of_queries(queries: pa.Table, system: str, names: Sequence[str], values: Floats) -> pa.Table:
+    n, kinds = queries.num_rows, len(names)
+    order = pa.array(np.repeat(np.arange(n), kinds))
+    return TABLES["evaluation_queries"].rows(
+        {
+            "tenant": queries["tenant"].take(order),
+            "query_id": queries["query_id"].take(order),
+            "system": pa.repeat(system, n * kinds),
+            "measure": pa.array(list(names) * n),
+            "value": pa.array(values.reshape(-1)),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Queries that are looked at together."""
+
+    tenant: str | None
+    part: str
+    chosen: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+
+    @property
+    def _where(self) -> Row:
+        return {"tenant": self.tenant, "part": self.part, "queries": int(self.chosen.sum())}
+
+    def means(self, values: dict[str, Floats], most: Floats, names: Sequence[str], chance: Chance) -> list[Row]:
+        rows: list[Row] = []
+        best = most[self.chosen].mean(axis=0)
+        for system, of_system in values.items():
+            mean, low, high = means(of_system[self.chosen], self.groups, chance)
+            for at, measure in enumerate(names):
+                row = {"system": system, "measure": measure, "value": mean[at], "ceiling": best[at]}
+                rows.append(self._where | row | self._between(low[at], high[at]))
+        return rows
+
+    def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: Chance) -> list[Row]:
+        """Each later system against each earlier one, by all measures of quality."""
+        tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED)]
+        rows: list[Row] = []
+        for other, system in combinations(values, 2):
+            one, two = (values[name][self.chosen][:, tested] for name in (system, other))
+            found = compared(one, two, self.groups, chance)
+            for at, number in enumerate(tested):
+                told = {"system": system, "other": other, "measure": names[number], "difference": found.mean[at]}
+                counts = {"wins": int(found.wins[at]), "losses": int(found.losses[at])}
+                least = found.detectable[at]
+                told |= {"p": found.p[at], "detectable": None if np.isnan(least) else least}
+                rows.append(self._where | told | counts | self._between(found.low[at], found.high[at]))
+        for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+            row["p_holm"] = corrected
+        return rows
+
+    def _between(self, low: float, high: float) -> Row:
+        """An interval; of one group there is none."""
+        return {"low": low, "high": high} if self.groups.any() else {"low": None, "high": None}
+
+
+def _scopes(questions: Questions) -> Iterator[_Scope]:
+    """Everybody's queries first, then, where there are several, each tenant's; all parts of each that have a query."""
+    several = len(questions.tenants) > 1
+    for tenant in [None, *(questions.tenants if several else [])]:
+        mine = questions.of_tenant(tenant)
+        for part, chosen in questions.parts().items():
+            both = mine & chosen
+            if both.any():
+                _, groups = np.unique(questions.groups[both], return_inverse=True)
+                yield _Scope(tenant, part, both, groups.astype(np.int64))
+
+
+def _true(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """As NumPy; null counts as false."""
+    return np.asarray(pc.fill_null(values, False).to_numpy(), bool)

@@ -1,0 +1,65 @@
+"""What `evaluate` measured, as small tables: the screen and the report show them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+
+COLUMNS = 6
+"""Measures side by side: with a system's name they fit a screen of 80 columns."""
+
+DIGITS = 4
+
+Rows = list[dict[str, Any]]
+
+
+def told(tables: Tables) -> dict[str, pa.Table]:
+    """Tables by their titles: what each system reaches, part by part, and the differences by the first measure.
+
+    Args:
+        tables: holds `evaluation` and `evaluation_pairs`.
+    """
+    means, pairs = (_everybody(tables, name) for name in ("evaluation", "evaluation_pairs"))
+    found = {title: pa.Table.from_pylist(rows) for title, rows in _reached(means)}
+    if pairs:
+        title = "Differences by {}: p and p_holm are two-sided, intervals 95 %".format(pairs[0]["measure"])
+        found[title] = pa.Table.from_pylist(list(_differences(pairs)))
+    return found
+
+
+def _everybody(tables: Tables, name: str) -> Rows:
+    return [row for row in tables.read(name).to_pylist() if row["tenant"] is None]
+
+
+def _reached(means: Rows) -> Iterator[tuple[str, Rows]]:
+    """For each part a row per system, the first measures side by side, and the most that can be reached."""
+    for part in dict.fromkeys(row["part"] for row in means):
+        mine = [row for row in means if row["part"] == part]
+        shown = list(dict.fromkeys(row["measure"] for row in mine))[:COLUMNS]
+        rows = [_row(mine, system, shown, "value") for system in dict.fromkeys(row["system"] for row in mine)]
+        yield f"{part}: {mine[0]['queries']:,} queries", [*rows, _row(mine, None, shown, "ceiling")]
+
+
+def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> dict[str, Any]:
+    values: Mapping[str, float] = {
+        row["measure"]: round(row[column], DIGITS) for row in rows if system in (None, row["system"])
+    }
+    return {"system": system or "(at most)"} | {measure: values[measure] for measure in measures}
+
+
+def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:
+    for row in pairs:
+        if row["measure"] == pairs[0]["measure"]:
+            numbers = {name: round(row[name], DIGITS) for name in ("difference",)}
+            ends = [row["low"], row["high"]]
+            between = "–" if None in ends else f"{row['low']:+.{DIGITS}f} to {row['high']:+.{DIGITS}f}"
+            yield {
+                "system": row["system"],
+                "against": row["other"],
+                "part": row["part"],
+                **numbers,
+                "interval": between,
+                "p_holm": round(row["p_holm"], DIGITS),
+            }

@@ -1,0 +1,65 @@
+"""What systems reach on the test queries, and how they differ."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.report.charts import Whisker, whiskers
+from darklode.pipeline.report.drawing import Chart
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
+
+DRAWN = 4
+"""Measures that are drawn; the table below has them all."""
+
+
+def _everybody(source: Source, table: str) -> pa.Table:
+    rows = [row for row in source.tables.read(table).to_pylist() if row.pop("tenant") is None]
+    return pa.Table.from_pylist(rows)
+
+
+def _reached(table: pa.Table, _source: Source) -> list[Chart]:
+    rows = [row for row in table.to_pylist() if row["part"] == "counted"]
+    shown = list(dict.fromkeys(row["measure"] for row in rows))[:DRAWN]
+    return [_dots([row for row in rows if row["measure"] == measure], measure) for measure in shown]
+
+
+def _dots(rows: list[dict[str, Any]], measure: str) -> Chart:
+    most = rows[0]["ceiling"]
+    note = f"No list reaches more than {most:.3f}." if most < 1 else ""
+    return whiskers([_estimate(row) for row in rows], measure, "a", note)
+
+
+def _estimate(row: dict[str, Any]) -> Whisker:
+    low, high = (row["value"] if row[end] is None else row[end] for end in ("low", "high"))
+    return Whisker(row["system"], row["value"], low, high, f"{number(row['queries'])} queries", "")
+
+
+SECTION = FigureSection(
+    "evaluation",
+    "Systems on the test queries",
+    (
+        Figure(
+            "evaluation",
+            "What each system reaches",
+            "Means over the test queries that count, with 95 % bootstrap intervals over groups of queries; the axis "
+            "does not begin at 0.",
+            lambda source: _everybody(source, "evaluation"),
+            _reached,
+            ("evaluation",),
+            wide=True,
+            most=200,
+        ),
+        Figure(
+            "evaluation-pairs",
+            "Every two systems",
+            "What a system has more than the other on the same queries; p_holm is corrected for all that is compared "
+            "in a part; a true difference below detectable is missed more often than once in five times.",
+            lambda source: _everybody(source, "evaluation_pairs"),
+            needs=("evaluation_pairs",),
+            wide=True,
+        ),
+    ),
+    of_labels=True,
+)

@@ -1,0 +1,173 @@
+"""The tables of `evaluate-systems`, in data order: what is asked, what each system finds, and what that is worth."""
+
+import pyarrow as pa
+
+from darklode.schemas.table import QUERY_ID, TENANT, Table, field
+
+SCOPE = field("tenant", pa.string(), "null: all tenants together", null=True)
+SYSTEM = field("system", pa.string(), "a retriever, an encoder, or the name of a run file")
+TEXT_ID = field("text_id", pa.string(), "what is retrieved: chunk_id of a build, doc_id of a mined run")
+MEASURE = field("measure", pa.string(), "name of ir_measures, such as nDCG@10; AUC-SAT or AUC-REL for people's labels")
+PART = field(
+    "part",
+    pa.string(),
+    "which queries: counted (those that a claim may rest on), all, unseen, variant or seen (in training), "
+    "shared positive or own positive (whether training has a positive of it, among those counted); labelled for AUC",
+)
+LOW, HIGH = (
+    field(
+        name, pa.float64(), f"{end} end, 95 % bootstrap interval over groups of queries; null of one group", null=True
+    )
+    for name, end in (("low", "lower"), ("high", "upper"))
+)
+
+TEST_QUERIES = Table(
+    "test_queries",
+    ("tenant", "query_id"),
+    "the queries that `evaluate` asks: those of the test split, or of the later period, that have a positive",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("text", pa.string(), "the query's text"),
+            field("group", pa.string(), "queries of one group are drawn together: a cluster, or the query itself"),
+            field("kind", pa.string(), "unseen, variant or seen in training; null where nobody knows", null=True),
+            field(
+                "shares_positive",
+                pa.bool_(),
+                "whether a positive of it is one of a training query; null where nobody knows",
+                null=True,
+            ),
+        ]
+    ),
+)
+
+TEST_LABELS = Table(
+    "test_labels",
+    ("tenant", "query_id", "text_id"),
+    "what is right: the labels of the test queries",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            TEXT_ID,
+            field("relevance", pa.int32(), "0 = judged and not relevant, 1 and more = relevant"),
+        ]
+    ),
+)
+
+TEST_RANKINGS = Table(
+    "test_rankings",
+    ("tenant", "system", "query_id", "rank"),
+    "each system's list for each test query, as deep as the measures look",
+    pa.schema(
+        [
+            TENANT,
+            SYSTEM,
+            QUERY_ID,
+            field("rank", pa.int32(), "place in the system's list, from 1"),
+            TEXT_ID,
+            field("score", pa.float32(), "the system's own score, higher is better"),
+        ]
+    ),
+)
+
+EVALUATION = Table(
+    "evaluation",
+    ("tenant", "system", "measure", "part"),
+    "what each system reaches: means over queries",
+    pa.schema(
+        [
+            SCOPE,
+            SYSTEM,
+            MEASURE,
+            PART,
+            field("value", pa.float64(), "mean over the queries, 0 to 1; AUC over all pairs together"),
+            LOW,
+            HIGH,
+            field("ceiling", pa.float64(), "the same of a perfect list: more than that cannot be reached"),
+            field("queries", pa.int64(), "how many queries"),
+        ]
+    ),
+)
+
+EVALUATION_QUERIES = Table(
+    "evaluation_queries",
+    ("tenant", "system", "query_id", "measure"),
+    "what each system reaches on each test query",
+    pa.schema([TENANT, SYSTEM, QUERY_ID, MEASURE, field("value", pa.float64(), "0 to 1")]),
+)
+
+EVALUATION_PAIRS = Table(
+    "evaluation_pairs",
+    ("tenant", "system", "other", "measure", "part"),
+    "each two systems on the same queries: what the first has more than the second",
+    pa.schema(
+        [
+            SCOPE,
+            SYSTEM,
+            field("other", pa.string(), "the system that it is held against"),
+            MEASURE,
+            PART,
+            field("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
+            LOW,
+            HIGH,
+            field("p", pa.float64(), "two-sided, of a test that draws the signs of the differences (AUC: bootstrap)"),
+            field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"),
+            field(
+                "detectable",
+                pa.float64(),
+                "least true difference that so many queries show in 4 of 5 tests; null of one group and for AUC",
+                null=True,
+            ),
+            field("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
+            field("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
+            field("queries", pa.int64(), "how many queries"),
+        ]
+    ),
+)
+
+MANUAL_LABELS = Table(
+    "manual_labels",
+    ("tenant", "query_id", "text_id"),
+    "what people said of pairs of a query and a document (ScalingNote, 4.1.2: the Manual test dataset)",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("query", pa.string(), "the query's text"),
+            field("text_id", pa.string(), "doc_id; of a text that the run does not have text- and a hash of it"),
+            field("text", pa.string(), "the text where the run does not have it", null=True),
+            field("satisfaction", pa.bool_(), "whether it satisfies; null where nobody said", null=True),
+            field("relevance", pa.bool_(), "whether it is relevant; null where nobody said", null=True),
+        ]
+    ),
+)
+
+MANUAL_SCORES = Table(
+    "manual_scores",
+    ("tenant", "system", "query_id", "text_id"),
+    "how well each system thinks that the pairs of `manual_labels` fit",
+    pa.schema(
+        [
+            TENANT,
+            SYSTEM,
+            QUERY_ID,
+            TEXT_ID,
+            field(
+                "score", pa.float32(), "its own score; null: it found nothing in common, the worst there is", null=True
+            ),
+        ]
+    ),
+)
+
+EVALUATION_TABLES = (
+    TEST_QUERIES,
+    TEST_LABELS,
+    TEST_RANKINGS,
+    EVALUATION,
+    EVALUATION_QUERIES,
+    EVALUATION_PAIRS,
+    MANUAL_LABELS,
+    MANUAL_SCORES,
+)

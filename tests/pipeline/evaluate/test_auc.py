@@ -1,0 +1,90 @@
+"""AUC of systems over labelled pairs: from labels to scores to areas."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.auc import AUC, area, auc
+from darklode.pipeline.evaluate.scores import SCORES, manual_scores
+from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put, read
+
+
+def by_hand(labels: list[bool], scores: list[float]) -> float:
+    """How often a positive pair stands above a negative one."""
+    wins = [
+        (one > other) + 0.5 * (one == other)
+        for one, yes in zip(scores, labels, strict=True)
+        if yes
+        for other, no in zip(scores, labels, strict=True)
+        if not no
+    ]
+    return float(np.mean(wins))
+
+
+def test_area_is_the_share_of_pairs_in_the_right_order() -> None:
+    random = np.random.default_rng(2)
+    labels, scores = random.random(60) < 0.4, np.round(random.random(60), 1)
+    assert area(labels, scores) == pytest.approx(by_hand(labels.tolist(), scores.tolist()))
+    assert area(np.array([True, False]), np.array([np.nan, -5.0])) == 0.0  # what was not found is worse than anything
+    assert np.isnan(area(np.array([True, True]), np.array([1.0, 2.0])))
+
+
+def test_a_weight_is_as_many_copies() -> None:
+    random = np.random.default_rng(4)
+    labels, scores, times = random.random(30) < 0.5, random.random(30), random.integers(0, 3, 30)
+    copies = np.repeat(np.arange(30), times)
+    assert area(labels, scores, times) == pytest.approx(area(labels[copies], scores[copies]))
+
+
+def labelled(folder: Path, n: int = 24) -> Run:
+    """Every second pair fits: query and text share a rare word. Satisfaction is relevance, but for every sixth pair."""
+    run = Run(str(folder / "run"))
+    words = [f"word{chr(97 + at)}x" for at in range(n)]
+    rows = [
+        {
+            "tenant": "default", "query_id": f"q{at // 2:02}", "query": f"about {words[at // 2]}", "text": None,
+            "text_id": f"t{at:02}", "relevance": at % 2 == 0, "satisfaction": at % 2 == 0 and at % 6 != 0,
+        }
+        for at in range(n)
+    ]  # fmt: skip
+    texts = [
+        {
+            "tenant": "default", "chunk_id": f"t{at:02}", "doc_id": f"t{at:02}", "position": 0, "start": 0, "end": 5,
+            "text": f"note on {words[at // 2 if at % 2 == 0 else -1]}", "content_hash": f"{at:032}", "title": None,
+            "heading": None,
+        }
+        for at in range(n)
+    ]  # fmt: skip
+    put(run, "manual_labels", pa.Table.from_pylist(rows, schema=TABLES["manual_labels"].schema))
+    put(run, "manual_texts", pa.Table.from_pylist(texts, schema=TABLES["manual_texts"].schema))
+    return run
+
+
+def test_systems_get_areas_with_intervals_and_differences(tmp_path: Path) -> None:
+    run = labelled(tmp_path)
+    systems = {"bm25": Bm25Kind(), "blind": Bm25Kind(stemmer=None, k1=0.0, b=0.0)}
+    names = {name: one.identity for name, one in systems.items()}
+    execute(run, SCORES, lambda tables, output: manual_scores(tables, output, systems=systems, identities=names))
+    scores = read(run, "manual_scores")
+    assert len(scores) == 48
+    found = [row["score"] for row in scores if row["system"] == "bm25"]
+    assert [score is not None for score in found] == [at % 2 == 0 for at in range(24)]
+    given = EvaluateSettings(bootstrap=100)
+    execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
+    rows = {(row["measure"], row["system"]): row for row in read(run, "evaluation")}
+    assert rows["AUC-REL", "bm25"]["value"] == 1.0
+    assert rows["AUC-SAT", "bm25"]["value"] == pytest.approx(
+        by_hand([at % 2 == 0 and at % 6 != 0 for at in range(24)], [1.0 if at % 2 == 0 else 0.0 for at in range(24)]),
+        abs=0.15,
+    )
+    assert rows["AUC-SAT", "bm25"]["low"] < rows["AUC-SAT", "bm25"]["value"] <= rows["AUC-SAT", "bm25"]["high"]  # type: ignore[operator]
+    assert {row["queries"] for row in rows.values()} == {12}
+    (first, second) = read(run, "evaluation_pairs")
+    assert (first["system"], first["other"], first["difference"], first["p"]) == ("blind", "bm25", 0.0, 1.0)
+    assert second["measure"] == "AUC-REL"
