@@ -84,17 +84,18 @@ def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: P
     assert tables_of(run) != tables_of(once())
 
 
-def test_nothing_of_the_test_period_is_mined_and_its_queries_are_new(once: Once) -> None:
+def test_nothing_of_the_test_period_is_mined_and_what_is_called_unseen_is_new(once: Once) -> None:
     tables = Run(str(once(*OTHERS["a test period"]))).tables()
     counted = """
         SELECT (SELECT max(date) FROM triplets) AS mined, (SELECT min(date) FROM mined_test) AS tested,
-               (SELECT count(*) FROM mined_test JOIN triplets USING (tenant, query_id)) AS shared,
-               (SELECT count(*) FROM mined_test) AS pairs,
+               (SELECT count(*) FROM mined_test JOIN triplets USING (tenant, query_id) WHERE kind <> 'seen') AS shared,
+               (SELECT count(DISTINCT query_id) FROM mined_test WHERE kind = 'variant') AS variants,
+               (SELECT count(DISTINCT query_id) FROM mined_test WHERE kind = 'unseen') AS unseen,
                (SELECT count(*) FROM mined_test ANTI JOIN mined_test_pool USING (tenant, doc_id)) AS without
     """
     found = tables.sql(counted).to_pylist()[0]
     assert (found["mined"], found["tested"], found["shared"], found["without"]) == (day(7), day(8), 0, 0)
-    assert found["pairs"] > 20
+    assert min(found["variants"], found["unseen"]) > 20
 
 
 def test_a_day_that_changed_is_mined_anew(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_the_card_shows_the_figures_and_the_outcome(reviewed: Run, asked: dict[s
     assert "Warning" not in text
 
 
+def test_held_out_queries_that_share_a_positive_are_counted(tmp_path: Path) -> None:
+    run = finished_run(str(tmp_path), ("a",))
+    rows = statistics.held_out(all_tables(run)).to_pylist()
+    one = {"kind": None, "queries": 1, "share_a_positive": 1, "share": 1.0}
+    assert rows == [{"split": "test"} | one, {"split": "validation"} | one]
+    assert "| test |  | 1 | 1 | 1 |" in card(run, Settings()).split("## Held-out queries\n")[1]
+
+
 def test_figures_carry_their_intervals(reviewed: Run) -> None:
     (row,) = statistics.validated(all_tables(reviewed)).to_pylist()
     (raw,) = all_tables(reviewed).sql("FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
