@@ -105,7 +105,7 @@ def one_hop(work: Path) -> None:
     impressions = run.tables("impressions", "click_model")
     stage = replace(EVIDENCE, reads=())
     target.execute(target.plan(stage, {}), lambda _, output: evidence(impressions, output, click, LogSettings()))
-    tables = run.tables("click_evidence", "relevance_evidence", "log_queries")
+    tables = run.tables("click_evidence", "click_prior", "relevance_evidence", "log_queries")
     with tables.connect() as connection:
         queries = keep(connection, "SELECT tenant, query_id FROM log_queries")
         OneHop(click, "9999-12-31", 13).pairs(connection, queries)

@@ -87,7 +87,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
     given, seed, mining = settings, settings.seed, settings.mining
     judges, bots = Judges.of(given), given.logs.only(*BOTS)
-    ranks, verifies = given.relevance.ranker != "none", mining.verify_share > 0
+    ranks, verifies = given.relevance.ranker != "none", _verifies(given)
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
     apart = given.split.by == "cluster_and_positives"
     history, planner = _history(run, given), as_kind(given.planner, PlannerKind)
@@ -155,11 +155,11 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         ),
         Step(
             VERIFY,
-            call(verify, mining.only("verify_share"), judge_for=judges, seed=seed),
+            call(verify, mining.only("verify_share", "median_share", "small_share"), judge_for=judges, seed=seed),
             wanted=verifies,
         ),
         Step(
-            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_refuted(mining))),
+            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_refuted(given))),
             call(
                 mined_triplets,
                 mining.only("text_characters", "median_share", "small_share"),
@@ -181,9 +181,15 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     ]
 
 
-def _refuted(settings: MiningSettings) -> tuple[str, ...]:
+def _verifies(settings: Settings) -> bool:
+    """Whether the judge looks at pairs: where nobody says so, any but the embedded one does."""
+    share = settings.mining.verify_share
+    return settings.judge.kind != "embedded" if share is None else share > 0
+
+
+def _refuted(settings: Settings) -> tuple[str, ...]:
     """The table of verdicts where a refuted positive is to make no triplet."""
-    return VERIFY.writes[:1] if settings.verify_share and not settings.keep_refuted else ()
+    return VERIFY.writes[:1] if _verifies(settings) and not settings.mining.keep_refuted else ()
 
 
 def _history(run: Run, settings: Settings) -> History:

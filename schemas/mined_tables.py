@@ -41,8 +41,23 @@ CLICK_MODEL = Table(
         [
             TENANT,
             field("position", pa.int32(), "place in the list, from 1"),
-            field("expected", pa.float64(), "coec: its share of clicks; pbm: probability that a user looks there"),
+            field("chance", pa.float64(), "of a click on a document that is shown there, 0 to 1"),
+            field("looked", pa.float64(), "how likely a user looks there, relative to the likeliest place, 0 to 1"),
+            field("risk", pa.float64(), "clicks to expect of a search that shows something there: −ln(1 − chance)"),
             field("exposures", pa.int64(), "how often something was shown there"),
+        ]
+    ),
+)
+
+CLICK_PRIOR = Table(
+    "click_prior",
+    ("tenant",),
+    "how clicks ÷ expected clicks differ over queries and documents, as a gamma distribution; empty for `paper`",
+    pa.schema(
+        [
+            TENANT,
+            field("shape", pa.float64(), "its shape: so many clicks a document has in advance"),
+            field("rate", pa.float64(), "its rate: so many expected clicks"),
         ]
     ),
 )
@@ -61,7 +76,16 @@ CLICK_EVIDENCE = Table(
             field("clicks", pa.int64(), "searches in which it was clicked"),
             field("satisfied", pa.int64(), "those of them that were not too short: see click.min_dwell_seconds"),
             field(
-                "expected", pa.float64(), "clicks to expect at its places by the click model; null: paper", null=True
+                "expected",
+                pa.float64(),
+                "clicks to expect at its places: their risk by the click model, half of it where clicked; null: paper",
+                null=True,
+            ),
+            field(
+                "looks",
+                pa.float64(),
+                "how many of the exposures a user looked at, by the click model; null: paper",
+                null=True,
             ),
         ]
     ),
@@ -215,20 +239,24 @@ MINED_PAIRS = Table(
 MINED_VERDICTS = Table(
     "mined_verdicts",
     ("tenant", "query_id", "positive_id", "source"),
-    "what the judge said of the mined pairs that were drawn for it: see mining.verify_share",
+    "what the judge said of the documents of the mined pairs that were drawn for it: see mining.verify_share",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             field("positive_id", pa.string(), "doc_id"),
+            field("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
             field("source", pa.string(), "that of the mined pair"),
+            field("tiers", STRINGS, "the tiers of whose sample it is; a tier holds the smaller ones"),
             field(
                 "relevant",
                 pa.bool_(),
-                "whether the judge finds a chunk of the document relevant; null where replies could not be read",
+                "whether the judge finds a chunk of the positive relevant; null where replies could not be read",
                 null=True,
             ),
             field("probability", pa.float32(), "that of the document's best chunk, 0 to 1", null=True),
+            field("negative_relevant", pa.bool_(), "the same of the negative; null where it is gone too", null=True),
+            field("negative_probability", pa.float32(), "the same", null=True),
             field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
         ]
     ),
@@ -276,6 +304,7 @@ MINED_TEST_POOL = Table(
 MINED_TABLES = (
     IMPRESSIONS,
     CLICK_MODEL,
+    CLICK_PRIOR,
     CLICK_EVIDENCE,
     QUERY_SPELLINGS,
     LOG_QUERIES,

@@ -61,6 +61,9 @@ class ClickSettings(Section):
     )
     min_clicks: int = Field(1, gt=0, description="least clicks of a positive")
     min_ratio: float = Field(1.0, gt=0, description="coec, pbm: least clicks ÷ expected clicks of a positive")
+    confidence: float = Field(
+        0.8, gt=0, lt=1, description="coec, pbm: how sure it must be, after few clicks too, that min_ratio is reached"
+    )
     negatives: Literal["exposed", "skipped"] = Field(
         "exposed", description="skipped: only what was shown above the lowest click of its search counts as exposed"
     )
@@ -69,7 +72,9 @@ class ClickSettings(Section):
         description="day: a negative is drawn from what was exposed by the positive's day, or on the first later day "
         "that has any; period: from all days",
     )
-    min_exposures: int = Field(1, gt=0, description="least exposures of a hard negative")
+    min_exposures: float = Field(
+        1, gt=0, description="least exposures of a hard negative; coec, pbm: those to expect that a user looked at"
+    )
     min_dwell_seconds: float | None = Field(
         None, gt=0, description="a shorter stay makes no positive (and still no negative); null: any"
     )
@@ -125,8 +130,10 @@ class MiningSettings(Section):
         0.167, description="share of queries in tier median (ScalingNote, Table 1: 19.6 of 117.8)"
     )
     small_share: Share = Field(0.0076, description="share of queries in tier small, all in median too (0.9 of 117.8)")
-    verify_share: Share = Field(
-        0, description="share of the mined pairs that the judge looks at; the card says how many it confirms"
+    verify_share: Share | None = Field(
+        None,
+        description="share of the mined pairs whose two documents the judge looks at; null: 100 pairs of each source "
+        "and tier, at most 1,200, by any judge but the embedded one",
     )
     keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
     flag_drift: float = Field(0.5, gt=0, description="flag a night whose counts differ so much from the seven before")

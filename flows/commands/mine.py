@@ -94,7 +94,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     show(nights.slice(max(0, nights.num_rows - NIGHTS)), "The last days of the log")
     verdicts = statistics.confirmed(tables)
     if verdicts.num_rows:
-        show(verdicts, "Confirmed by the judge")
+        show(verdicts, "Relevant to the judge")
     show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
     for sentence in mined_caveats(tables):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)

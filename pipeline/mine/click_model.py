@@ -1,4 +1,7 @@
-"""What a place in the list is worth: its share of clicks (COEC), or the chance that a user looks there (PBM)."""
+"""What a place in the list is worth: its share of clicks (COEC), or the chance that a user looks there (PBM).
+
+And how far clicks over those to expect differ from document to document: the prior by which few clicks are shrunk.
+"""
 
 from datetime import date
 
@@ -7,20 +10,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
 from darklode.pipeline.base.relations import view
 from darklode.pipeline.mine.days import digests, until
 from darklode.pipeline.mine.evidence import Exposures
+from darklode.schemas.mined_tables import CLICK_MODEL, CLICK_PRIOR
 from darklode.schemas.mining import ClickSettings, LogSettings
-from darklode.schemas.tables import TABLES
 
-CLICK_MODEL_STAGE = Stage("click_model", 1, (), ("click_model",), consults=("impressions",))
+CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions",))
 
 MOST_ROWS = 2_000_000
 """Distinct (query, document, place) that the position-based model is fitted on: the most shown ones of a tenant."""
 
 ROUNDS = 50
+
+SUREST = 0.99
+"""No click is surer than this."""
+
+LOG_BOUNDS = (-5.0, 10.0)
+"""Of the logarithms of the prior's shape and rate: documents that all draw alike would send both beyond all bounds."""
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -42,6 +53,16 @@ SHARES = """
     FROM seen GROUP BY tenant, position ORDER BY tenant, position
 """
 
+RATIOS = """
+    WITH pairs AS (
+        SELECT tenant, sum(clicks) AS clicks,
+               sum((seen.exposures - clicks * 0.5) * CAST(risk AS DECIMAL(18, 6))) AS expected
+        FROM seen JOIN click_model USING (tenant, position) GROUP BY tenant, query_id, doc_id
+    )
+    SELECT tenant, CAST(clicks AS DOUBLE) AS clicks, round(CAST(expected AS DOUBLE), 3) AS expected, count(*) AS pairs
+    FROM pairs GROUP BY ALL ORDER BY ALL
+"""
+
 MOST_SHOWN = """
     WITH found AS (
         SELECT query_id, doc_id, position, sum(exposures) AS exposures, sum(clicks) AS clicks
@@ -57,14 +78,14 @@ MOST_SHOWN = """
 def click_model(
     tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, *, through: date | None
 ) -> None:
-    """Learn what each place is worth from the impressions up to a day; nothing for the model `paper`.
+    """Learn what each place is worth from the impressions up to a day, and the prior; nothing for the model `paper`.
 
     Args:
         tables: holds `impressions`.
-        output: takes `click_model`.
+        output: takes `click_model` and `click_prior`.
         click: which model.
         logs: whose searches count.
-        through: the last day to learn from; None: no day is settled yet, and every place is worth the same.
+        through: the last day to learn from; None: no day is settled yet, and any click counts.
 
     Source: COEC: Zhang and Jones (2007); PBM by expectation maximisation: Chuklin, Markov and de Rijke (2015), 4.2.
     """
@@ -79,30 +100,73 @@ def click_model(
             connection.execute(SEEN_OF_A_DAY.format(people=exposures.people))
             exposures.drop(connection)
         shares: pa.Table = connection.sql(SHARES).to_arrow_table()
-        if click.model == "pbm":
-            shares = _looked_at(connection, shares)
-    output.write("click_model", shares.cast(TABLES["click_model"].schema))
-    version = digest(output.parts["click_model"])
+        places = _places(connection, shares, click.model)
+        connection.register("click_model", places)
+        priors = _priors(connection.sql(RATIOS).to_arrow_table())
+    output.write("click_model", places)
+    output.write("click_prior", priors)
+    version = digest([*output.parts["click_model"], *output.parts["click_prior"]])
     output.facts |= {"version": f"{click.model}:{version}", "through": through and through.isoformat()}
 
 
-def _looked_at(connection: duckdb.DuckDBPyConnection, shares: pa.Table) -> pa.Table:
-    """The places' shares of clicks replaced by what a user who looks there would click on, on average."""
+def _places(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
+    """The rows of `click_model`, tenant by tenant."""
     tenants = pc.unique(shares["tenant"]).to_pylist()
-    return pa.concat_tables([shares.slice(0, 0), *(_of_tenant(connection, shares, tenant) for tenant in tenants)])
+    return pa.concat_tables([CLICK_MODEL.empty(), *(_of_tenant(connection, shares, one, model) for one in tenants)])
 
 
-def _of_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str) -> pa.Table:
+def _of_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str, model: str) -> pa.Table:
     own = shares.filter(pc.equal(shares["tenant"], tenant))
-    given = {"tenant": tenant, "most": MOST_ROWS}
-    rows = connection.sql(MOST_SHOWN, params=given).fetchnumpy()
-    positions = own["position"].to_numpy()
-    place = np.searchsorted(positions, rows["position"])
-    looked = examination(rows["pair"], place, rows["exposures"], rows["clicks"], own["expected"].to_numpy())
-    shown = own["exposures"].to_numpy()
-    clicks = own["expected"].to_numpy() @ shown
-    expected = np.round(looked * clicks / max(looked @ shown, 1e-9), 6)
-    return own.set_column(own.schema.get_field_index("expected"), "expected", pa.array(expected))
+    expected, shown = own["expected"].to_numpy(), own["exposures"].to_numpy()
+    looked = expected / max(expected.max(initial=0), 1e-9)
+    if model == "pbm":
+        given = {"tenant": tenant, "most": MOST_ROWS}
+        rows = connection.sql(MOST_SHOWN, params=given).fetchnumpy()
+        place = np.searchsorted(own["position"].to_numpy(), rows["position"])
+        looked = examination(rows["pair"], place, rows["exposures"], rows["clicks"], expected)
+        expected = looked * (expected @ shown) / max(looked @ shown, 1e-9)
+    learned = {"chance": expected, "looked": looked, "risk": -np.log1p(-np.minimum(expected, SUREST))}
+    rounded = {name: np.round(values, 6) for name, values in learned.items()}
+    return CLICK_MODEL.rows({name: own[name] for name in ("tenant", "position", "exposures")} | rounded)
+
+
+def _priors(ratios: pa.Table) -> pa.Table:
+    """The rows of `click_prior`, from how many pairs have so many clicks where so many were to expect."""
+    found = []
+    for tenant in pc.unique(ratios["tenant"]).to_pylist():
+        own = ratios.filter(pc.equal(ratios["tenant"], tenant))
+        shape, rate = gamma_prior(*(own[name].to_numpy() for name in ("clicks", "expected", "pairs")))
+        found.append({"tenant": tenant, "shape": shape, "rate": rate})
+    return pa.Table.from_pylist(found, CLICK_PRIOR.schema)
+
+
+def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float, float]:
+    """Shape and rate of the gamma distribution from which ratios of clicks to expected clicks seem to be drawn.
+
+    Clicks are Poisson around ratio · expected, so that a ratio of which `clicks` and `expected` are known is gamma
+    again, with shape + clicks and rate + expected. A search tells of one click at most: a place where a click has the
+    chance p adds −ln(1 − p) to what is to expect, and half of that where there was one (a Poisson process of which
+    only is seen whether it came at all). Shape and rate are those of the greatest marginal likelihood.
+
+    Args:
+        clicks: of a query and document, shape (n_rows,).
+        expected: clicks to expect at its places, shape (n_rows,).
+        pairs: how many queries and documents have these two, shape (n_rows,).
+
+    Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999), with one component.
+    """
+
+    def loss(logs: _Floats) -> tuple[float, _Floats]:
+        shape, rate = np.exp(logs)
+        share = np.log(rate / (rate + expected))
+        likely = gammaln(shape + clicks) - gammaln(shape) + shape * share - clicks * np.log(rate + expected)
+        by_shape = digamma(shape + clicks) - digamma(shape) + share
+        by_rate = shape / rate - (shape + clicks) / (rate + expected)
+        return -float(pairs @ likely), -np.array([shape * (pairs @ by_shape), rate * (pairs @ by_rate)])
+
+    best = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[LOG_BOUNDS] * 2)
+    shape, rate = np.round(np.exp(best.x), 4)
+    return float(shape), float(rate)
 
 
 def examination(pair: _Ints, place: _Ints, exposures: _Ints, clicks: _Ints, first: _Floats) -> _Floats:

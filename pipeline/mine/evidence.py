@@ -18,11 +18,12 @@ from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 
-EVIDENCE = Stage("click_evidence", 2, ("impressions", "click_model"), ("click_evidence", "query_spellings"))
+EVIDENCE = Stage("click_evidence", 3, ("impressions", "click_model"), ("click_evidence", "query_spellings"))
 
 ROWS = 1 << 19
 
 # Places that the click model has not seen count as the nearest one above; a click without a place as the first one.
+# Whoever clicked below a document has looked at it.
 EVIDENCE_OF_A_DAY = """
     WITH clicked AS (
         SELECT tenant, search_id, max(position) AS lowest FROM {people} WHERE clicked GROUP BY tenant, search_id
@@ -35,7 +36,9 @@ EVIDENCE_OF_A_DAY = """
            count(*) FILTER (exposed) AS exposures,
            count(*) FILTER (clicked) AS clicks,
            count(*) FILTER (clicked AND coalesce(dwell_seconds >= $dwell, true)) AS satisfied,
-           CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected
+           CAST(sum(CAST(risk AS DECIMAL(18, 6)) * CASE WHEN clicked THEN 0.5 ELSE 1 END) AS DOUBLE) AS expected,
+           CAST(sum(CAST(CASE WHEN NOT $skipped THEN looked WHEN looked >= 0 THEN 1 END AS DECIMAL(18, 6)))
+                FILTER (exposed) AS DOUBLE) AS looks
     FROM placed p
     ASOF LEFT JOIN click_model m ON p.tenant = m.tenant AND p.place >= m.position
     GROUP BY p.tenant, query_id, doc_id ORDER BY p.tenant, query_id, doc_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
 from darklode.pipeline.mine.days import Days, digests
@@ -18,7 +18,10 @@ from darklode.schemas.mining import Merge
 from darklode.schemas.tables import TABLES
 
 PAIRS_STAGE = Stage(
-    "mined_pairs", 2, ("click_evidence", "log_queries", "relevance_evidence", "associations"), ("mined_pairs",)
+    "mined_pairs",
+    3,
+    ("click_evidence", "click_prior", "log_queries", "relevance_evidence", "associations"),
+    ("mined_pairs",),
 )
 
 ROWS = 1 << 19
@@ -63,7 +66,7 @@ def mined_pairs(
         merge: see `multi_hop`.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
     """
-    days, mark = tables.by_day("click_evidence"), output.unit_key("all", "")
+    days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
     facts = output.earlier_facts
     standing = output.earlier("mined_pairs") if facts.get("mark") == mark else None

@@ -175,7 +175,10 @@ TIERS = """\
 As in ScalingNote's Table 1. A larger tier holds the smaller ones; a tier is a share of the queries, drawn once and for
 all: `tier` in `triplets` is the smallest that holds the query."""
 
-CONFIRMED = "`share` is of the pairs that were looked at and whose replies could be read; an embedded judge is weak."
+CONFIRMED = (
+    "Shares of the positives and of the negatives that were looked at, and whose replies could be read, with 95 % "
+    "intervals. A tier holds the smaller ones: `large` stands for its source. An embedded judge is weak."
+)
 
 NIGHTS = "What each day of the log held (bots left out), and the pairs that it was the first to give."
 
@@ -218,7 +221,7 @@ def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.
     most = settings.associate.max_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
-    yield "Confirmed by the judge", statistics.confirmed(tables), CONFIRMED
+    yield "Relevant to the judge", statistics.confirmed(tables), CONFIRMED
     yield "Tiers", statistics.tiers(tables), TIERS
     yield "Nights", statistics.nights(tables), NIGHTS
     yield "Associations", statistics.lenders(tables, most), GRAPH.format(most=most or "(no cap: all)")

@@ -203,13 +203,28 @@ nights = Statistic("""
 """)
 """What each day of the log held, and the pairs that it was the first to give."""
 
-confirmed = Statistic("""
-    SELECT source, judge_id, count(*) AS looked_at, count(*) FILTER (relevant) AS confirmed,
-           count(*) FILTER (NOT relevant) AS refuted, count(*) FILTER (relevant IS NULL) AS unreadable,
-           count(*) FILTER (relevant) / nullif(count(relevant), 0) AS share
-    FROM mined_verdicts GROUP BY source, judge_id ORDER BY source, judge_id
+
+def _wilson(hits: str, n: str) -> str:
+    """SQL of a share and its 95 % interval (Wilson, 1927): hits ÷ n, {hits}_low and {hits}_high; null for no n."""
+    middle, half = f"({hits} + 1.920729) / ({n} + 3.841459)", f"{hits} * ({n} - {hits}) / nullif({n}, 0) + 0.960365"
+    spread = f"1.959964 * sqrt({half}) / ({n} + 3.841459)"
+    return (
+        f"round({hits} / nullif({n}, 0), 3) AS {hits}, round(greatest({middle} - {spread}, 0), 3) AS {hits}_low, "
+        f"round(least({middle} + {spread}, 1), 3) AS {hits}_high"
+    )
+
+
+confirmed = Statistic(f"""
+    WITH counted AS (
+        SELECT source, tier, judge_id, count(relevant) AS positives, count(*) FILTER (relevant) AS relevant,
+               count(negative_relevant) AS negatives, count(*) FILTER (negative_relevant) AS of_negatives
+        FROM (SELECT *, unnest(tiers) AS tier FROM mined_verdicts) GROUP BY source, tier, judge_id
+    )
+    SELECT source, tier, positives, {_wilson("relevant", "positives")},
+           negatives, {_wilson("of_negatives", "negatives")}, judge_id
+    FROM counted ORDER BY source, list_position(['small', 'median', 'large'], tier), judge_id
 """)
-"""What share of the pairs that the judge looked at it confirms, by source."""
+"""What share of the positives and of the negatives the judge finds relevant, by source and tier, with intervals."""
 
 lenders = Statistic("""
     WITH lenders AS (SELECT kind, count(*) AS n FROM associations GROUP BY tenant, query_id, kind)

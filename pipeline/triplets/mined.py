@@ -13,6 +13,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Ta
 from darklode.pipeline.base.artifacts.stage import partition_of
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.mine.days import chained, digests
+from darklode.pipeline.mine.tiers import LOTS, tier_of
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
@@ -21,7 +22,6 @@ MINED_TRIPLETS = Stage(
 )
 
 ROWS = 1 << 16
-_LOTS = 2**64
 
 TEXTS = """
     CREATE TEMP TABLE IF NOT EXISTS texts AS
@@ -73,10 +73,10 @@ WEIGHED = """
 """
 LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
 
-JOINED = """
+JOINED = f"""
     WITH asked AS (
         SELECT tenant, query_id, text,
-               md5_number_lower(concat_ws(chr(0), $seed, 'tier', tenant, query_id)) / $lots AS lot
+               {tier_of("log_queries")} AS tier
         FROM log_queries SEMI JOIN fresh USING (tenant, query_id)
     )
     SELECT substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24) AS triplet_id,
@@ -85,8 +85,7 @@ JOINED = """
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
            p.source, p.via_query_id, p.date,
-           CASE WHEN q.lot < $small THEN 'small' WHEN q.lot < $median THEN 'median' ELSE 'large' END AS tier,
-           p.split
+           q.tier, p.split
     FROM fresh p
     JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
@@ -134,7 +133,7 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
     """
     given = {
         "seed": seed,
-        "lots": _LOTS,
+        "lots": LOTS,
         "small": settings.small_share,
         "median": settings.median_share,
     }

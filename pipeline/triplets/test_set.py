@@ -12,8 +12,8 @@ from darklode.schemas.tables import TABLES
 
 TEST_SET = Stage(
     "mined_test",
-    2,
-    ("click_evidence", "log_queries", "query_clusters", "relevance_evidence", "documents", "triplets"),
+    3,
+    ("click_evidence", "click_prior", "log_queries", "query_clusters", "relevance_evidence", "documents", "triplets"),
     ("mined_test", "mined_test_pool"),
 )
 

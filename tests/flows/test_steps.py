@@ -3,6 +3,7 @@
 from datetime import date
 
 import pyarrow as pa
+import pytest
 
 from darklode.flows.build_benchmark import steps
 from darklode.flows.config import load_settings
@@ -34,7 +35,22 @@ def test_the_funnel_is_the_last_stage_and_those_not_asked_for_are_marked() -> No
     assert (next(iter(order)), list(order)[-1]) == ("ingest_documents", "funnel")
     assert all(order.values())
     mined = stages(mine_steps(Run("run"), "logs", "docs", load_settings()))
-    assert (mined["funnel"], mined["verify"]) == (True, False), "no share of the pairs is to be verified"
+    assert (mined["funnel"], mined["verify"]) == (True, False), "the embedded judge verifies nothing unless asked"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "wanted"),
+    [
+        (["judge.kind=cross_encoder", "judge.model=m"], True),
+        (["judge.kind=cross_encoder", "judge.model=m", "mining.verify_share=0"], False),
+        (["mining.verify_share=0.1"], True),
+    ],
+)
+def test_a_judge_other_than_the_embedded_one_verifies_unless_told_otherwise(
+    assignments: list[str], wanted: bool
+) -> None:
+    settings = load_settings(assignments=assignments)
+    assert stages(mine_steps(Run("run"), "logs", "docs", settings))["verify"] is wanted
 
 
 def test_a_step_is_run_by_the_executor_of_the_flow(run: Run) -> None:

@@ -160,7 +160,8 @@ def mine(
 
     execute(run, Stage("given_log", 1, (), ("impressions",)), ingest)
     put(run, "documents", corpus() if docs is None else docs)
-    put(run, "click_model", TABLES["click_model"].empty())
+    for table in ("click_model", "click_prior"):
+        put(run, table, TABLES[table].empty())
     learn(run, hop)
     contains = run.manifest(EVIDENCE)
     assert contains is not None

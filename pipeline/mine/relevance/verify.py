@@ -1,10 +1,11 @@
-"""The stage that has the judge look at a share of the mined pairs."""
+"""The stage that has the judge look at a sample of the mined pairs, at both of their documents."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -19,31 +20,53 @@ from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, as_numbers, label_counts
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
 from darklode.pipeline.mine.relevance.ranking import scores
+from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
 
-VERIFY = Stage("verify", 2, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
+VERIFY = Stage("verify", 3, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
+DRAWN = 100
+"""Pairs of each source and tier that are looked at where no share is asked for."""
 BLOCK = 256
 """Mined pairs that are judged together, and recorded together."""
+BUCKETS = 8
+"""So many blocks a sample is cut into, whatever day its pairs are of."""
 CHUNKS_SEEN = 16
 """So much of a document, from its beginning, the judge looks at."""
 GONE = "document is gone"
 
-_DIGITS = 13  # of a hash in hex: 52 bits, as many as a share has
-
+_NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[place:])}" for place, tier in enumerate(TIERS))
+_PAIRS = f"""
+    CREATE TEMP TABLE lots AS
+    SELECT tenant, date, query_id, positive_id, negative_id, source, CASE {tier_of("p")} {_NESTED} END AS tiers,
+           md5_number_lower(concat_ws(chr(0), $seed, 'verify', tenant, query_id, positive_id)) AS lot
+    FROM mined_pairs p
+"""
+_SHARE = "SELECT * EXCLUDE (lot), CAST(date AS VARCHAR) AS folder FROM lots WHERE lot <= $last"
+_SAMPLE = """
+    SELECT unnest(pair), list_sort(list(tier)) AS tiers, 'sample' AS folder FROM (
+        SELECT tier, unnest(arg_min({
+            'tenant': tenant, 'date': date, 'query_id': query_id, 'positive_id': positive_id,
+            'negative_id': negative_id, 'source': source
+        }, lot, $most)) AS pair
+        FROM (SELECT * EXCLUDE (tiers), unnest(tiers) AS tier FROM lots) GROUP BY source, tier
+    ) GROUP BY pair
+"""
+_ORDER = "query_id, positive_id, source"
+_BLOCK = {
+    "share": f"(row_number() OVER (PARTITION BY tenant, folder ORDER BY {_ORDER}) - 1) // {BLOCK}",
+    "sample": f"md5_number_lower(query_id) % {BUCKETS}",
+}
 _CHOSEN = """
     CREATE TEMP TABLE chosen AS
-    SELECT tenant, date, query_id, positive_id, source, text AS query, substr(sha256(text), 1, 32) AS query_hash,
-           (row_number() OVER (PARTITION BY tenant, date ORDER BY query_id, positive_id, source) - 1) // $block AS block
-    FROM (SELECT tenant, date, query_id, positive_id, source FROM mined_pairs
-          WHERE substr(sha256(concat_ws(chr(0), $seed, tenant, query_id, positive_id)), 1, $digits) < $below)
-    LEFT JOIN (SELECT tenant, query_id, text FROM log_queries) USING (tenant, query_id)
+    SELECT d.*, text AS query, substr(sha256(text), 1, 32) AS query_hash, {block} AS block
+    FROM ({drawn}) d LEFT JOIN (SELECT tenant, query_id, text FROM log_queries) USING (tenant, query_id)
 """
-_BLOCKS = "SELECT tenant, date, block, count(*) FROM chosen GROUP BY ALL ORDER BY ALL"
-_ROWS = """
-    SELECT query_id, positive_id, source, query, query_hash FROM chosen
-    ORDER BY tenant, date, query_id, positive_id, source
+_BLOCKS = "SELECT tenant, folder, block, count(*) FROM chosen GROUP BY ALL ORDER BY ALL"
+_ROWS = f"""
+    SELECT query_id, positive_id, negative_id, source, tiers, query, query_hash
+    FROM chosen ORDER BY tenant, folder, block, {_ORDER}
 """
 
 
@@ -55,35 +78,38 @@ def verify(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int,
 ) -> None:
-    """Write what the judge says of a random share of the mined pairs: a pair drawn once is drawn in every night.
+    """Write what the judge says of the documents of some mined pairs.
 
-    A positive is worth its best chunk, of the first `CHUNKS_SEEN`: it is relevant where one of them is, and null
-    where none is and a reply could not be read. A document that is gone has no verdict. One unit is a block of
-    pairs of a tenant and day; it stands as long as its pairs, their texts and the judge do. A share of 0 writes
-    nothing.
+    Without a share these are the first `DRAWN` pairs of each source and tier, in an order drawn by lot; a tier holds
+    the smaller ones, so the tier `large` stands for its source. With a share it is that share of all. So a pair that
+    was drawn is drawn again every night, until others come before it.
+
+    A document is worth its best chunk, of the first `CHUNKS_SEEN`: it is relevant where one of them is, and null where
+    none is and a reply could not be read. A pair whose positive is gone has no verdict. One unit is a block of pairs of
+    a tenant; it stands as long as its pairs, their texts and the judge do. A share of 0 writes nothing.
 
     Args:
         tables: holds `mined_pairs`, `log_queries` and `chunks`.
-        output: takes `mined_verdicts`, by tenant, day, query_id and positive_id; its facts count the labels.
-        settings: the share.
+        output: takes `mined_verdicts`; its facts count the labels of positives.
+        settings: the share, and the tiers.
         judge_for: builds the judge of a tenant from its chunks.
-        seed: of the draw.
+        seed: of the draw, and of the tiers.
 
     Raises:
         ArtifactError: a pair names a query that its tenant does not have.
         ValueError: the judge broke its contract, see `check_replies`.
     """
-    if not settings.verify_share:
+    if settings.verify_share == 0:
         return
     with Tenants(tables, Ranker(judge_for, {}, "")) as tenants, tables.connect() as db:
-        blocks, total = _drawn(db, settings.verify_share, seed)
+        blocks, total = _drawn(db, settings, seed)
         with JudgingSession(output, total) as session:
-            for tenant, day, number, pairs in blocks:
+            for tenant, name, pairs in blocks:
                 opened = tenants.get(tenant)
                 if opened is None:
                     session.counts[GONE] += pairs.num_rows
                 else:
-                    _DrawnBlock(opened, pairs, session, output).judge(f"{tenant}/{day}/{number}")
+                    _DrawnBlock(opened, pairs, session, output).judge(name)
     counts = session.counts
     lost = {GONE: counts[GONE]} if counts[GONE] else {}
     output.count(FunnelStep("verify", "drawn pairs", total, "verdicts", total - counts[GONE], lost))
@@ -91,20 +117,26 @@ def verify(
 
 
 def _drawn(
-    connection: duckdb.DuckDBPyConnection, share: float, seed: int
-) -> tuple[Iterator[tuple[str, date, int, pa.Table]], int]:
-    """The blocks of pairs that are drawn, by tenant, day and number, and how many pairs there are."""
-    below = f"{int(share * 16**_DIGITS):0{_DIGITS}x}" if share < 1 else "g"
-    connection.execute(_CHOSEN, {"seed": str(seed), "below": below, "digits": _DIGITS, "block": BLOCK})
+    connection: duckdb.DuckDBPyConnection, settings: MiningSettings, seed: int
+) -> tuple[Iterator[tuple[str, str, pa.Table]], int]:
+    """The blocks of pairs that are drawn, by tenant and name, and how many pairs there are."""
+    tiers = {"small": settings.small_share, "median": settings.median_share, "lots": LOTS}
+    connection.execute(_PAIRS, {"seed": str(seed)} | tiers)
+    if settings.verify_share is None:
+        connection.execute(_CHOSEN.format(drawn=_SAMPLE, block=_BLOCK["sample"]), {"most": DRAWN})
+    else:
+        last = math.ceil(settings.verify_share * LOTS) - 1
+        connection.execute(_CHOSEN.format(drawn=_SHARE, block=_BLOCK["share"]), {"last": last})
     blocks = connection.sql(_BLOCKS).fetchall()
     rows = _in_sizes(connection.sql(_ROWS).to_arrow_reader(1 << 13), [size for *_, size in blocks])
-    found = ((tenant, day, number, pairs) for (tenant, day, number, _), pairs in zip(blocks, rows, strict=True))
+    named = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
+    found = ((tenant, name, pairs) for (tenant, name), pairs in zip(named, rows, strict=True))
     return found, sum(size for *_, size in blocks)
 
 
 @dataclass(frozen=True)
 class _DrawnBlock:
-    """Mined pairs of a tenant and day, and where their verdicts go."""
+    """Mined pairs of a tenant, and where their verdicts go."""
 
     opened: OpenTenant
     drawn: pa.Table
@@ -113,49 +145,79 @@ class _DrawnBlock:
 
     def judge(self, name: str) -> None:
         """Judge the pairs unless that was done before."""
-        member, shown = _shown(self.opened, self.drawn)
-        judge, pairs, texts = self.opened.judge, Digest(3), Digest(4)
-        pairs.update(self.drawn.select(["query_id", "positive_id", "source"]).columns)
-        texts.update(shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
+        judge, pairs, texts = self.opened.judge, Digest(5), Digest(4)
+        drawn = {name: self.drawn[name] for name in ("query_id", "positive_id", "negative_id", "source", "tiers")}
+        drawn |= {"tiers": pc.binary_join(drawn["tiers"], " "), "negative_id": pc.fill_null(drawn["negative_id"], "")}
+        pairs.update(list(drawn.values()))
+        texts.update(self._asked.shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
         basis = f"{judge.judge_id} {pairs.hexdigest()} {texts.hexdigest()}"
-        self.session.unit(name, basis, lambda: self._write(member, shown), judge)
+        self.session.unit(name, basis, self._write, judge)
 
-    def _write(self, member: NDArray[np.int64], shown: pa.Table) -> Mapping[str, int]:
-        verdicts = self._verdicts(member, shown) if shown.num_rows else MINED_VERDICTS.empty()
+    @cached_property
+    def _asked(self) -> _Asked:
+        return _Asked.of_pairs(self.opened, self.drawn)
+
+    def _write(self) -> Mapping[str, int]:
+        verdicts = self._verdicts() if self._asked.shown.num_rows else MINED_VERDICTS.empty()
         self.output.write(MINED_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"]) | {GONE: self.drawn.num_rows - verdicts.num_rows}
 
-    def _verdicts(self, member: NDArray[np.int64], shown: pa.Table) -> pa.Table:
-        judge = self.opened.judge
-        replies = self.session.replies(judge, shown, ahead=0)  # it counts mined pairs, the judge their chunks
-        labels = as_numbers(replies["relevant"])
-        seen = np.unique(member)
-        yes, unread = (np.bincount(member, what)[seen] > 0 for what in (labels == 1, np.isnan(labels)))
-        probability = np.full(self.drawn.num_rows, np.nan)
-        np.fmax.at(probability, member, scores(replies))
-        best = probability[seen]
-        own = self.drawn.take(pa.array(seen))
-        return MINED_VERDICTS.rows(
-            {
-                "tenant": pa.repeat(shown["tenant"][0], len(seen)),
-                **{column: own[column] for column in ("query_id", "positive_id", "source")},
-                "relevant": pa.array(yes, mask=~yes & unread),
-                "probability": pa.array(best, mask=np.isnan(best)),
-                "judge_id": pa.repeat(judge.judge_id, len(seen)),
-            }
-        )
+    def _verdicts(self) -> pa.Table:
+        judge, asked = self.opened.judge, self._asked
+        replies = self.session.replies(judge, asked.shown, ahead=0)  # it counts mined pairs, the judge their chunks
+        relevant, probability = asked.worth(replies)
+        pairs = self.drawn.num_rows
+        positive, negative = (pa.array(half) for half in (asked.of[:pairs], asked.of[pairs:]))
+        columns = {"relevant": relevant.take(positive), "probability": probability.take(positive)}
+        columns |= {"negative_relevant": relevant.take(negative), "negative_probability": probability.take(negative)}
+        own = ("query_id", "positive_id", "negative_id", "source", "tiers")
+        names = {"tenant": self.opened.chunks.tenant, "judge_id": judge.judge_id}
+        repeated = {name: pa.repeat(pa.scalar(value, pa.string()), pairs) for name, value in names.items()}
+        rows = MINED_VERDICTS.rows({**repeated, **{name: self.drawn[name] for name in own}, **columns})
+        return rows.filter(pa.array(asked.seen).take(positive))
 
 
-def _shown(opened: OpenTenant, drawn: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
-    """The first chunks of each pair's document as rows of `PAIRS`, by query, then chunk; and whose they are."""
-    check_known(drawn, opened.chunks.tenant, "query_id", drawn["query"])
-    documents = opened.documents
-    doc = pc.fill_null(pc.index_in(drawn["positive_id"], opened.doc_ids), -1).to_numpy().astype(np.int64)
-    member, row = documents.first_chunks(doc, CHUNKS_SEEN)
-    query = drawn["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()[member]
-    order = np.lexsort((documents.places[row], query))
-    member, row = member[order], row[order]
-    return member, opened.pairs(drawn, member, row)
+@dataclass(frozen=True)
+class _Asked:
+    """The documents of some pairs, each query and document once, and the chunks to judge.
+
+    Attributes:
+        of: which of them the positives are, and then which the negatives are, shape (2 · n_pairs,).
+        member: which of them each chunk belongs to, shape (n_chunks,).
+        shown: the chunks as rows of `PAIRS`, by query, then chunk.
+    """
+
+    of: NDArray[np.int64]
+    member: NDArray[np.int64]
+    shown: pa.Table
+
+    @classmethod
+    def of_pairs(cls, opened: OpenTenant, drawn: pa.Table) -> _Asked:
+        """Look up the first chunks of the pairs' documents."""
+        check_known(drawn, opened.chunks.tenant, "query_id", drawn["query"])
+        both = pa.chunked_array([*drawn["positive_id"].chunks, *drawn["negative_id"].chunks])
+        doc = pc.fill_null(pc.index_in(both, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
+        query = drawn["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        key = np.tile(query, 2) * (len(opened.doc_ids) + 1) + doc
+        _, first, of = np.unique(key, return_index=True, return_inverse=True)
+        member, row = opened.documents.first_chunks(doc[first], CHUNKS_SEEN)
+        pair = first[member] % drawn.num_rows
+        order = np.lexsort((opened.documents.places[row], query[pair]))
+        return cls(of, member[order], opened.pairs(drawn, pair[order], row[order]))
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which of the documents are there."""
+        return np.bincount(self.member, minlength=int(self.of.max(initial=-1)) + 1) > 0
+
+    def worth(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """Whether each document is relevant, and its probability; null where that is not known."""
+        labels, seen = as_numbers(replies["relevant"]), self.seen
+        yes, unread = (np.bincount(self.member, what, len(seen)) > 0 for what in (labels == 1, np.isnan(labels)))
+        probability = np.full(len(seen), np.nan)
+        np.fmax.at(probability, self.member, scores(replies))
+        unknown = ~seen | (~yes & unread)
+        return pa.array(yes, mask=unknown), pa.array(probability, mask=np.isnan(probability))
 
 
 def _in_sizes(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:

@@ -101,11 +101,14 @@ SECTION = FigureSection(
         ),
         Figure(
             "confirmed",
-            "Confirmed by the judge",
-            "Of the pairs that were looked at, the share that the judge finds relevant; an embedded judge is weak.",
+            "Relevant to the judge",
+            "Of the positives and the negatives that were looked at, the shares that the judge finds relevant, with "
+            "95 % intervals. A tier holds the smaller ones, so large stands for its source. Where the negatives are "
+            "relevant as often as the positives, a source is noise; an embedded judge is weak.",
             lambda source: statistics.confirmed(source.tables),
             needs=("mined_verdicts",),
-            most=20,
+            wide=True,
+            most=36,
         ),
         Figure(
             "tiers",

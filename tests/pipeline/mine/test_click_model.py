@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model, examination
+from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model, examination, gamma_prior
 from darklode.pipeline.mine.evidence import EVIDENCE, evidence
 from darklode.schemas.mining import ClickSettings, LogSettings
 from helpers.runs import execute, read
@@ -47,7 +47,7 @@ def learn(run: Run, model: str, days: int | None) -> dict[int, float]:
         CLICK_MODEL_STAGE,
         lambda _, output: click_model(run.tables("impressions"), output, click, LogSettings(), through=through),
     )
-    return {int(str(row["position"])): float(str(row["expected"])) for row in read(run, "click_model")}
+    return {int(str(row["position"])): float(str(row["chance"])) for row in read(run, "click_model")}
 
 
 def test_the_paper_needs_no_model(log: Run) -> None:
@@ -72,15 +72,49 @@ def test_days_that_are_not_settled_teach_nothing(log: Run) -> None:
     assert learn(log, "coec", 1) != learn(log, "coec", 2)
 
 
-def test_expected_clicks_reach_the_evidence(log: Run) -> None:
-    model = learn(log, "coec", 3)
+def test_expected_clicks_and_looks_reach_the_evidence(log: Run) -> None:
+    learn(log, "coec", 3)
+    model = {row["position"]: row for row in read(log, "click_model")}
+    assert model[1]["looked"] == 1
     execute(log, EVIDENCE, lambda t, o: evidence(t, o, ClickSettings(model="coec"), LogSettings()))
-    rows = [row for row in read(log, "click_evidence") if row["doc_id"] == "d3" and row["date"] == FIRST]
-    places = [search.shown.index("d3") + 1 for search in users(0, 3000) if "d3" in search.shown]
-    assert rows[0]["expected"] == pytest.approx(sum(model[place] for place in places))
-    best, worst = ({row["doc_id"]: row for row in read(log, "click_evidence")}[doc] for doc in ("d0", "d7"))
-    assert float(str(best["clicks"])) > 1.4 * float(str(best["expected"]))
-    assert float(str(worst["clicks"])) < 0.6 * float(str(worst["expected"]))
+    found = {row["doc_id"]: row for row in read(log, "click_evidence") if row["date"] == FIRST}
+    for doc in ("d0", "d3", "d7"):
+        shown = [(search.shown.index(doc) + 1, search) for search in users(0, 3000) if doc in search.shown]
+        risks = [float(str(model[place]["risk"])) * (0.5 if place in one.clicked else 1) for place, one in shown]
+        assert found[doc]["expected"] == pytest.approx(sum(risks))
+        assert found[doc]["looks"] == pytest.approx(sum(float(str(model[place]["looked"])) for place, _ in shown))
+    assert float(str(found["d0"]["clicks"])) > 1.4 * float(str(found["d0"]["expected"]))
+    assert float(str(found["d7"]["clicks"])) < 0.6 * float(str(found["d7"]["expected"]))
+
+
+def test_whoever_clicked_below_a_document_has_looked_at_it(log: Run) -> None:
+    learn(log, "pbm", 3)
+    chosen = ClickSettings(model="pbm", negatives="skipped")
+    execute(log, EVIDENCE, lambda t, o: evidence(t, o, chosen, LogSettings()))
+    rows = read(log, "click_evidence")
+    assert all(row["looks"] == (row["exposures"] or None) for row in rows)
+
+
+def test_the_prior_is_found_again() -> None:
+    chance = np.random.default_rng(0)
+    expected = chance.uniform(0.2, 8, 4000)
+    clicks = chance.poisson(chance.gamma(0.6, 1 / 0.5, 4000) * expected).astype(float)
+    shape, rate = gamma_prior(clicks, expected, np.ones(4000, np.int64))
+    assert (shape, rate) == (pytest.approx(0.6, rel=0.1), pytest.approx(0.5, rel=0.1))
+
+
+def test_documents_that_all_draw_alike_have_a_narrow_prior() -> None:
+    chance = np.random.default_rng(0)
+    expected = chance.uniform(0.2, 8, 4000)
+    shape, rate = gamma_prior(chance.poisson(expected).astype(float), expected, np.ones(4000, np.int64))
+    assert shape > 40
+    assert shape / rate == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize(("model", "days"), [("paper", 3), ("pbm", None)])
+def test_there_is_no_prior_without_a_model(log: Run, model: str, days: int | None) -> None:
+    learn(log, model, days)
+    assert read(log, "click_prior") == []
 
 
 def test_no_rows_have_no_examination() -> None:

@@ -24,6 +24,7 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Run:
     pairs = run.tables("mined_pairs").read("mined_pairs")
     verdicts = {name: pairs[name] for name in ("tenant", "query_id", "positive_id", "source")}
     verdicts |= {"relevant": [n % 2 == 0 for n in range(len(pairs))], "judge_id": ["judge"] * len(pairs)}
+    verdicts["tiers"] = [["large"]] * len(pairs)
     rows = TABLES["mined_verdicts"].rows(verdicts)
     execute(run, Stage("verify", 1, (), ("mined_verdicts",)), lambda _, output: output.write("mined_verdicts", rows))
     return run

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from scipy.stats import gamma
 
 from darklode.pipeline.base.relations import Relation, keep
 from darklode.pipeline.mine.one_hop import OneHop
@@ -20,7 +21,7 @@ DAYS = [date(2026, 3, day) for day in range(1, 4)]
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        for name in ("click_evidence", "relevance_evidence", "log_queries"):
+        for name in ("click_evidence", "click_prior", "relevance_evidence", "log_queries"):
             opened.register(name, TABLES[name].empty())
         yield opened
 
@@ -84,28 +85,58 @@ def test_a_click_that_did_not_satisfy_makes_neither(connection: duckdb.DuckDBPyC
 @pytest.mark.parametrize(
     ("settings", "positives"),
     [
-        ({"min_clicks": 2}, ["a"]),
-        ({"min_ratio": 1.5}, ["b"]),
-        ({"min_ratio": 1.0}, ["a", "b"]),
-        ({"min_clicks": 2, "min_ratio": 1.5}, []),
+        ({}, ["b"]),
+        ({"min_clicks": 3}, []),
+        ({"min_clicks": 3, "confidence": 0.5}, ["a"]),
+        ({"confidence": 0.5}, ["a", "b"]),
+        ({"confidence": 0.95}, []),
+        ({"min_ratio": 2.0, "confidence": 0.5}, ["b"]),
     ],
 )
 def test_clicks_are_held_against_number_and_expectation(
     connection: duckdb.DuckDBPyConnection, settings: dict[str, Any], positives: list[str]
 ) -> None:
+    """Ratios with a prior of shape and rate 1: a is gamma(5, 3.5), b is gamma(3, 1.1), c is gamma(2, 3)."""
+    fill(connection, "click_prior", {"shape": 1.0, "rate": 1.0})
     fill(
         connection,
         "click_evidence",
-        day("a", 0, clicks=1, expected=1.0),
-        day("a", 1, clicks=1, expected=1.0),
-        day("b", 0, clicks=1, expected=0.5),
+        day("a", 0, clicks=2, expected=1.0),
+        day("a", 1, clicks=2, expected=1.5),
+        day("b", 0, clicks=2, expected=0.1),
+        day("c", 0, clicks=1, expected=2.0),
     )
     assert [row["positive_id"] for row in made(connection, **settings)[0]] == positives
+
+
+@pytest.mark.parametrize("tail", [0.1, 0.2, 0.5])
+@pytest.mark.parametrize(("shape", "clicks", "expected"), [(0.3, 1, 0.2), (0.5, 3, 2.0), (2.0, 40, 31.5)])
+def test_the_bound_is_the_quantile_of_the_ratio(
+    connection: duckdb.DuckDBPyConnection, tail: float, shape: float, clicks: int, expected: float
+) -> None:
+    fill(connection, "click_prior", {"shape": shape, "rate": 0.6})
+    fill(connection, "click_evidence", day("a", clicks=clicks, expected=expected))
+    exact = float(gamma.ppf(tail, shape + clicks, scale=1 / (0.6 + expected)))
+    kept = [made(connection, min_ratio=exact * about, confidence=1 - tail)[0] for about in (0.94, 1.06)]
+    assert [len(pairs) for pairs in kept] == [1, 0]
+
+
+def test_where_nothing_was_learned_yet_any_click_counts(connection: duckdb.DuckDBPyConnection) -> None:
+    fill(connection, "click_evidence", day("a", clicks=1), day("b"))
+    assert made(connection, model="pbm")[0] == [{"positive_id": "a", "negative_id": "b", "date": DAYS[0]}]
 
 
 def test_a_negative_was_shown_often_enough(connection: duckdb.DuckDBPyConnection) -> None:
     fill(connection, "click_evidence", day("a", 1, clicks=1), day("b", exposures=2), day("b", 1, exposures=1))
     assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (3, 4)] == ["b", None]
+
+
+def test_exposures_where_nobody_looks_make_no_negative(connection: duckdb.DuckDBPyConnection) -> None:
+    low = day("low", exposures=9, looks=0.45), day("low", 1, exposures=9, looks=0.45)
+    fill(connection, "click_evidence", day("a", 1, clicks=1), *low, day("top", looks=1.0))
+    assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (1, 1.01)] == ["top", None]
+    fill(connection, "click_evidence", day("a", 1, clicks=1), *low)
+    assert [made(connection, min_exposures=least)[0][0]["negative_id"] for least in (0.9, 1)] == ["low", None]
 
 
 def test_the_draw_hangs_on_the_seed_and_a_document_that_comes_later_does_not_change_it(

@@ -15,7 +15,7 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge
-from darklode.pipeline.mine.relevance.verify import VERIFY, verify
+from darklode.pipeline.mine.relevance.verify import DRAWN, VERIFY, verify
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.mined_tables import LOG_QUERIES, MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
@@ -29,12 +29,15 @@ Pair = tuple[str, str, str, int]
 """Tenant, query_id, positive_id, day."""
 
 
-def mined(run: Run, pairs: Sequence[Pair], source: str = "click_one_hop") -> None:
+def mined(
+    run: Run, pairs: Sequence[Pair], source: str = "click_one_hop", negatives: Sequence[str | None] | None = None
+) -> None:
     """Give the run mined pairs, and their queries, whose text is their id."""
     tenant, query, positive, day = (list(column) for column in zip(*pairs, strict=True))
     dates = [FIRST + timedelta(n) for n in day]
     columns = {"tenant": tenant, "query_id": query, "positive_id": positive, "date": dates}
-    put(run, "mined_pairs", MINED_PAIRS.rows(columns | {"source": [source] * len(pairs)}))
+    columns |= {"source": [source] * len(pairs), "negative_id": list(negatives or [None] * len(pairs))}
+    put(run, "mined_pairs", MINED_PAIRS.rows(columns))
     named = sorted(set(zip(tenant, query, strict=True)))
     texts = {key: [q for _, q in named] for key in ("query_id", "text", "normal_form")}
     days = {"tenant": [one for one, _ in named], "date": [FIRST] * len(named)}
@@ -55,7 +58,7 @@ def documents(run: Run, docs: Mapping[str, int], tenants: Sequence[str] = ("a",)
 def verified(
     run: Run,
     judge: Judge | Callable[[TenantChunks], Judge],
-    share: float = 1,
+    share: float | None = 1,
     seed: int = 3,
     report: Callable[[int, int | None, str], None] = lambda *_: None,
 ) -> Manifest:
@@ -98,6 +101,24 @@ def test_a_document_is_worth_its_best_chunk(run: Run) -> None:
     assert {row["judge_id"] for row in rows} == {"scripted"}
     assert judge.asked == sorted(judge.asked), "by query, then chunk"
     assert manifest.facts == {"relevant": 2, "not_relevant": 1, "unreadable": 1}
+
+
+def test_a_negative_is_looked_at_too_and_no_document_twice(run: Run) -> None:
+    documents(run, {"d1": 1, "d2": 1})
+    pairs: list[Pair] = [("a", "q", "d1", 0), ("a", "q", "d2", 0), ("a", "r", "d1", 0), ("a", "s", "lost", 0)]
+    mined(run, pairs, negatives=["d2", "lost", None, "d1"])
+    judge = ScriptedJudge(from_table({("q", "d1#00"): RELEVANT, ("q", "d2#00"): RELEVANT}))
+    manifest = verified(run, judge)
+    assert judge.asked == [("a", "q", "d1#00"), ("a", "q", "d2#00"), ("a", "r", "d1#00"), ("a", "s", "d1#00")]
+    found = {row["positive_id"] + row["query_id"]: row for row in read(run, "mined_verdicts")}  # type: ignore[operator]
+    assert {name: (row["relevant"], row["negative_id"], row["negative_relevant"]) for name, row in found.items()} == {
+        "d1q": (True, "d2", True),
+        "d2q": (True, "lost", None),
+        "d1r": (False, None, None),
+    }
+    assert found["d1q"]["negative_probability"] == pytest.approx(0.9)
+    assert (found["d2q"]["negative_probability"], found["d1r"]["negative_probability"]) == (None, None)
+    assert manifest.funnel[0].dropped == {"document is gone": 1}
 
 
 def test_a_document_nobody_could_read_has_neither_label_nor_probability(run: Run) -> None:
@@ -170,6 +191,56 @@ def test_a_share_is_drawn_and_a_larger_one_holds_it(run: Run) -> None:
     mined(run, [*MANY, ("a", "r", "d1", 3)])
     verified(run, ScriptedJudge(), 0.1)
     assert drawn(run) - {("r", "d1")} == found[0.1], "a new pair draws no other"
+
+
+def pairs_of(count: int) -> dict[str, list[object]]:
+    """As columns: so many pairs of two sources, each of a query of its own."""
+    names = [f"q{number:05}" for number in range(count)]
+    sources = ["click_one_hop" if number % 4 else "relevance_multi_hop" for number in range(count)]
+    dates = [FIRST + timedelta(number % 9) for number in range(count)]
+    return {"tenant": ["a"] * count, "query_id": names, "positive_id": ["d"] * count, "date": dates, "source": sources}
+
+
+def sampled(run: Run, count: int, judge: ScriptedJudge) -> dict[tuple[object, object], set[object]]:
+    """The queries that were looked at, by source and tier, of a log with so many pairs."""
+    pairs = pairs_of(count)
+    put(run, "mined_pairs", MINED_PAIRS.rows(pairs))
+    texts = {name: pairs[name] for name in ("tenant", "query_id", "date")} | {"text": pairs["query_id"]}
+    texts["normal_form"] = pairs["query_id"]
+    put(run, "log_queries", LOG_QUERIES.rows(texts))
+    verified(run, judge, None)
+    found: dict[tuple[object, object], set[object]] = {}
+    for row in read(run, "mined_verdicts"):
+        for tier in row["tiers"]:  # type: ignore[attr-defined]
+            found.setdefault((row["source"], tier), set()).add(row["query_id"])
+    return found
+
+
+def test_each_source_and_tier_has_a_sample_of_its_own_that_hardly_changes(run: Run) -> None:
+    documents(run, {"d": 1})
+    judge = ScriptedJudge()
+    first = sampled(run, 6000, judge)
+    sizes = {key: len(queries) for key, queries in first.items()}
+    sources = ("click_one_hop", "relevance_multi_hop")
+    assert {sizes[source, tier] for source in sources for tier in ("median", "large")} == {DRAWN}
+    assert all(0 < sizes[source, "small"] < DRAWN for source in sources), "all there are of one query in 130"
+    assert len(judge.asked) == len(set().union(*first.values())) < 6 * DRAWN
+    grown = sampled(run, 6200, ScriptedJudge())
+    assert {key: len(queries) for key, queries in grown.items()}.items() >= {
+        (source, "large"): DRAWN for source in sources
+    }.items()
+    kept = [len(first[key] & grown[key]) for key in first]
+    assert all(kept[place] >= 0.9 * size for place, size in enumerate(sizes.values()))
+
+
+def test_nights_draw_the_sample_of_one_run(run: Run) -> None:
+    documents(run, {"d": 1})
+    sampled(run, 900, ScriptedJudge())
+    sampled(run, 1500, ScriptedJudge())
+    other = Run(f"{run.store.url}-other")
+    documents(other, {"d": 1})
+    sampled(other, 1500, ScriptedJudge())
+    assert files(run) == files(other)
 
 
 def test_only_what_changed_is_asked_again(run: Run) -> None:
