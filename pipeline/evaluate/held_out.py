@@ -9,20 +9,16 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.tables import TABLES
 
 WRITES = ("test_queries", "test_labels", "test_texts")
-OF_A_BUILD = Stage("test_queries", 1, ("queries", "qrels"), WRITES)
+OF_A_BUILD = Stage("test_queries", 2, ("queries", "qrels", "held_out"), WRITES)
 OF_A_LOG = Stage("test_queries", 1, ("mined_test", "mined_test_pool", "query_clusters", "documents"), WRITES)
 
 ROWS = 1 << 16
 
 BUILD_QUERIES = """
-    WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
-    trained AS (
-        SELECT DISTINCT tenant, chunk_id FROM positives JOIN queries USING (tenant, query_id) WHERE split <> 'test'
-    )
-    SELECT q.tenant, q.query_id, any_value(q.text) AS text, CAST(any_value(q.cluster_id) AS VARCHAR) AS "group",
-           CAST(NULL AS VARCHAR) AS kind, bool_or(t.chunk_id IS NOT NULL) AS shares_positive
-    FROM queries q JOIN positives p USING (tenant, query_id) LEFT JOIN trained t USING (tenant, chunk_id)
-    WHERE q.split = 'test' GROUP BY q.tenant, q.query_id ORDER BY q.tenant, q.query_id
+    SELECT q.tenant, q.query_id, q.text, CAST(q.cluster_id AS VARCHAR) AS "group",
+           CAST(NULL AS VARCHAR) AS kind, h.shares_positive
+    FROM queries q JOIN held_out h USING (tenant, query_id, split)
+    WHERE split = 'test' ORDER BY q.tenant, q.query_id
 """
 
 BUILD_LABELS = """
@@ -59,7 +55,7 @@ def of_a_build(tables: Tables, output: Output) -> None:
     """Write the test split's queries and labels; a query that training shares a positive with is marked.
 
     Args:
-        tables: holds `queries` and `qrels`.
+        tables: holds `queries`, `qrels` and `held_out`.
         output: takes `test_queries` and `test_labels`; `test_texts` stays empty.
 
     Raises:

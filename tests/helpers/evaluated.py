@@ -9,6 +9,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.evaluate.held_out import OF_A_BUILD, of_a_build
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
+from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -46,8 +47,18 @@ def build_of(folder: Path) -> Run:
         for topic in TOPICS[:last]
         for other, n in ((topic, 1), ("nothing", 0))
     ]  # fmt: skip
-    for name, rows in (("chunks", chunks), ("queries", queries), ("qrels", qrels)):
+    triplets = [
+        {
+            "tenant": tenant, "triplet_id": topic, "query_id": f"train {topic}", "query": topic, "split": "train",
+            "positive_id": f"{topic}#1", "positive": f"to handle {topic} quickly", "negative_ids": [], "negatives": [],
+            "negative_scores": [], "source": "pooled",
+        }
+        for tenant in TENANTS
+        for topic in TOPICS[:2]
+    ]  # fmt: skip
+    for name, rows in (("chunks", chunks), ("queries", queries), ("qrels", qrels), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
     execute(run, OF_A_BUILD, of_a_build)
     return run
 

@@ -10,6 +10,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.held_out import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
 from helpers.evaluated import TENANTS, TOPICS, build_of
 from helpers.runs import documents, execute, put, read
@@ -34,6 +35,7 @@ def test_a_build_gives_its_test_split_with_labels_and_shared_positives(tmp_path:
 def test_a_build_without_positives_in_its_test_split_is_refused(tmp_path: Path) -> None:
     run = build_of(tmp_path / "run")
     put(run, "qrels", TABLES["qrels"].empty())
+    execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
     with pytest.raises(ArtifactError, match="no test query with a positive"):
         execute(run, OF_A_BUILD, of_a_build)
 
