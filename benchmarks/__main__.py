@@ -4,8 +4,8 @@ import runpy
 
 NAMES = """
     quality neural_quality judge_quality local_judges learned_judge system_ranking bm25 encoding dense gpu_pooling
-    judging adaptive adaptive_queries association clicks nights review cost cleaning million recall_interval keyed_store
-    starts
+    judging adaptive adaptive_queries association clicks paper_mining nights review cost cleaning million
+    recall_interval keyed_store starts
 """.split()
 
 for name in NAMES:

@@ -32,7 +32,7 @@ from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, LogSettings
 
 ROUNDS = 3
-NO_RANKER = ("--set", "relevance.ranker=none")
+RANKER = ("--set", "relevance.ranker=judge")
 BARE = """
     SELECT query, doc_id, count(*) AS exposures, count(*) FILTER (clicked) AS clicks
     FROM read_parquet('{log}/*/*.parquet') GROUP BY query, doc_id
@@ -141,9 +141,9 @@ def main() -> None:
     arguments = parser.parse_args()
     work = arguments.work or Path(tempfile.mkdtemp(prefix="darklode-nights-"))
     try:
-        plain = nights(work / "plain", arguments.days, arguments.searches, *NO_RANKER)
+        plain = nights(work / "plain", arguments.days, arguments.searches)
         pieces = {"one bare DuckDB aggregate": alone(bare, work / "plain"), "one-hop": alone(one_hop, work / "plain")}
-        ranked = nights(work / "ranked", arguments.days, arguments.ranked_searches)
+        ranked = nights(work / "ranked", arguments.days, arguments.ranked_searches, *RANKER)
     finally:
         if not arguments.work:
             shutil.rmtree(work)

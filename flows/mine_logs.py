@@ -65,6 +65,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         settings: what differs from the preset, as nested sections.
     """
     chosen = load_settings(preset, values=settings)
+    tools.fetch_ranker(chosen)
     run, dates = place_for(out, mined=True), _dates(first, last)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)
@@ -147,7 +148,12 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"))),
         Step(
             RELEVANCE,
-            lambda: call(relevance, given.relevance, ranker=tools.ranker(given, history.through()), seed=seed),
+            lambda: call(
+                relevance,
+                given.relevance.only("ranker", "top_k", "top_t"),
+                ranker=tools.ranker(given, history.through()),
+                seed=seed,
+            ),
         ),
         Step(
             PAIRS_STAGE,
@@ -172,9 +178,9 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             call(
                 test_set,
                 replace(hop, before=NEVER),
-                test_from=mining.test_from,
-                most=mining.test_pool,
+                mining.only("test_from", "test_pool", "test_multi_hop"),
                 apart=apart,
+                lenders=given.associate.max_per_query,
             ),
         ),
         Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables, key_of
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.build import Judges, configured, members
 from darklode.pipeline.judge.kinds import JudgeKind
@@ -15,8 +15,8 @@ from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
-from darklode.schemas.kinds import UnknownKind, nearest
-from darklode.schemas.settings import RETRIEVERS, Settings
+from darklode.schemas.kinds import OfKind, UnknownKind, nearest
+from darklode.schemas.settings import JUDGES, RETRIEVERS, JudgeSettings, Settings
 
 Builder = RetrieverKind | NeuralBuilder
 
@@ -31,7 +31,7 @@ def retrievers(settings: Settings) -> Mapping[str, Builder]:
 
 
 def ranker(settings: Settings, through: date | None) -> Ranker:
-    """Who ranks documents for the log's queries: the judge, and the retrievers that `relevance.retrievers` names.
+    """Who ranks documents for the log's queries: a judge, and the retrievers that `relevance.retrievers` names.
 
     Args:
         settings: relevance, judge and what they need.
@@ -41,9 +41,18 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
         SettingsError: no name, an unknown one, or one twice.
     """
     found = _named(settings.relevance.retrievers, "relevance.retrievers", settings)
-    judges, chunks = Judges.of(settings), settings.chunk.model_dump(mode="json")
+    judges, chunks = _ranking(settings), settings.chunk.model_dump(mode="json")
     version = key_of(judges.identity, identities(found), chunks, through and through.isoformat())
     return Ranker(judges, found, version)
+
+
+def _ranking(settings: Settings) -> Judges:
+    """The judges whose probability ranks: those of the section `judge`, or a cross-encoder of its own."""
+    if settings.relevance.ranker != "cross_encoder":
+        return Judges.of(settings)
+    kind: Any = OfKind(JUDGES, JudgeSettings).section("cross_encoder")
+    given = settings.relevance.model_dump(include={"model", "revision", "max_tokens", "device", "batch_size"})
+    return Judges.of(settings.model_copy(update={"judge": kind.model_validate({"kind": "cross_encoder"} | given)}))
 
 
 def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
@@ -99,6 +108,27 @@ def fetch_models(settings: Settings) -> None:
 def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:
     """What names each retriever in fingerprints."""
     return {name: factory.identity for name, factory in factories.items()}
+
+
+def fetch_ranker(settings: Settings) -> None:
+    """Download the models of who ranks for a log's queries, before hours of mining end at their want.
+
+    Raises:
+        MissingPart: one cannot be had.
+    """
+    for member in ranking_judges(settings):
+        try:
+            member.fetch()
+        except MissingPart as error:
+            hint = (
+                "--set relevance.model=NAME takes another model or a folder, --set relevance.ranker=none does without"
+            )
+            raise MissingPart(f"{error}; {hint}") from error
+
+
+def ranking_judges(settings: Settings) -> list[JudgeKind]:
+    """Who ranks for a log's queries; nobody where `relevance.ranker` is none."""
+    return members(_ranking(settings).settings) if settings.relevance.ranker != "none" else []
 
 
 def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:

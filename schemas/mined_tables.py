@@ -282,7 +282,11 @@ MINED_TEST = Table(
                 "whether a relevant document of the query is a positive of a training triplet",
             ),
             field("doc_id", pa.string(), "a relevant document"),
-            field("source", pa.string(), "click_one_hop or relevance_one_hop"),
+            field(
+                "source",
+                pa.string(),
+                "the strongest of those of mined_pairs; lent: see mining.test_multi_hop",
+            ),
             field("date", pa.date32(), "first day on which the log gave it"),
         ]
     ),

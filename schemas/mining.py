@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindSection
-from darklode.schemas.section import Section, Share
+from darklode.schemas.section import NoRow, Section, Share
 
 
 class LogColumns(Section):
@@ -83,12 +83,27 @@ class ClickSettings(Section):
 class RelevanceSettings(Section):
     """How a ranker finds a positive and a hard negative for each query of the log."""
 
-    ranker: Literal["judge", "none"] = Field("judge", description="judge: its probability ranks; none: click data only")
+    ranker: Literal["none", "judge", "cross_encoder"] = Field(
+        "none",
+        description="none: click data only; judge: the section judge ranks; cross_encoder: a model of its own, so that "
+        "the judge can check it",
+    )
+    model: str | None = Field(None, min_length=1, description="cross_encoder: name on the hub, or a local folder")
+    revision: str | None = Field(None, description="cross_encoder: commit or tag on the hub")
+    max_tokens: int | None = Field(None, gt=0, description="cross_encoder: longer pairs are cut; null: the model's own")
+    device: NoRow[str] = Field("auto", description="cross_encoder: auto (every GPU, else the CPU), cpu, cuda or cuda:N")
+    batch_size: NoRow[int] = Field(32, gt=0, description="cross_encoder: pairs per forward pass")
     retrievers: tuple[str, ...] = Field(
         ("bm25",), description="whose candidates are ranked: names as in pool.retrievers"
     )
     top_k: int = Field(10, gt=0, description="K: nothing ranked so high becomes a negative (ScalingNote, 4.1)")
     top_t: int = Field(50, gt=0, description="T: the negative is drawn from the ranks after K, up to T")
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Self:
+        if self.ranker == "cross_encoder" and self.model is None:
+            raise ValueError("ranker cross_encoder needs relevance.model, the name of the model")
+        return self
 
     @model_validator(mode="after")
     def _leaves_something_to_draw(self) -> Self:
@@ -127,9 +142,9 @@ class MiningSettings(Section):
     )
     text_characters: int = Field(2000, gt=0, description="a document stands for its title and so much of its text")
     median_share: Share = Field(
-        0.167, description="share of queries in tier median (ScalingNote, Table 1: 19.6 of 117.8)"
+        0.167, description="share of pairs in tier median (ScalingNote, Table 1: 19.6 of 117.8 million)"
     )
-    small_share: Share = Field(0.0076, description="share of queries in tier small, all in median too (0.9 of 117.8)")
+    small_share: Share = Field(0.0076, description="share of pairs in tier small, all in median too (0.9 of 117.8)")
     verify_share: Share | None = Field(
         None,
         description="share of the mined pairs whose two documents the judge looks at; null: 100 pairs of each source "
@@ -140,5 +155,8 @@ class MiningSettings(Section):
     max_drift: float | None = Field(None, gt=0, description="hold a night back that differs more; null: never")
     test_from: date | None = Field(
         None, description="day from which on the log is test data and nothing is mined for training; null: never"
+    )
+    test_multi_hop: bool = Field(
+        False, description="true: queries that are new in the test period lend one another test pairs, as for training"
     )
     test_pool: int | None = Field(None, ge=0, description="unpaired documents in the test pool; null: all")

@@ -108,6 +108,7 @@ def _preset(name: str) -> list[Finding]:
     settings = load_settings(name)
     judge = configured(settings)
     found = [(f"preset {name}", *_state(judge, f"judge {judge.kind}"))]
+    found += [("  ranker", *_state(one, f"ranker {one.kind}")) for one in tools.ranking_judges(settings)]
     parts = tools.retrievers(settings).items()
     return found + [
         (f"  {name}", *_state(part.encoder if isinstance(part, NeuralBuilder) else part, "")) for name, part in parts

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import mined_caveats
+from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
 from darklode.schemas.settings import Settings
 
 app = application()
@@ -96,7 +96,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     if verdicts.num_rows:
         show(verdicts, "Relevant to the judge")
     show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
-    for sentence in mined_caveats(tables):
+    for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     for name, what in PLACES.items():
         console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)

@@ -1,4 +1,8 @@
-"""Tiers small, median and large: nested shares of the queries, drawn once and for all (ScalingNote, Table 1)."""
+"""Tiers small, median and large: nested shares of the pairs, drawn once and for all (ScalingNote, Table 1).
+
+By pair and not by query: a few queries have most of the pairs, so that which of them were drawn would decide on a
+tier's size.
+"""
 
 LOTS = 2**64
 
@@ -6,13 +10,13 @@ TIERS = ("small", "median", "large")
 """Each holds those before it."""
 
 
-def tier_of(query: str) -> str:
-    """SQL for the smallest tier that holds a query.
+def tier_of(pair: str) -> str:
+    """SQL for the smallest tier that holds a query and its positive, by whatever sources.
 
-    Its parameters are `$seed`, `$lots` (`LOTS`), `$small` and `$median`: the seed, and the tiers' shares of queries.
+    Its parameters are `$seed`, `$lots` (`LOTS`), `$small` and `$median`: the seed, and the tiers' shares of the pairs.
 
     Args:
-        query: SQL name of rows with tenant and query_id.
+        pair: SQL name of rows with tenant, query_id and positive_id.
     """
-    lot = f"md5_number_lower(concat_ws(chr(0), $seed, 'tier', {query}.tenant, {query}.query_id)) / $lots"
-    return f"CASE WHEN {lot} < $small THEN 'small' WHEN {lot} < $median THEN 'median' ELSE 'large' END"
+    lot = f"md5_number_lower(concat_ws(chr(0), $seed, 'tier', {pair}.tenant, {pair}.query_id, {pair}.positive_id))"
+    return f"CASE WHEN {lot} / $lots < $small THEN 'small' WHEN {lot} / $lots < $median THEN 'median' ELSE 'large' END"

@@ -172,8 +172,8 @@ CLICKS = """\
 > read them."""
 
 TIERS = """\
-As in ScalingNote's Table 1. A larger tier holds the smaller ones; a tier is a share of the queries, drawn once and for
-all: `tier` in `triplets` is the smallest that holds the query."""
+As in ScalingNote's Table 1. A larger tier holds the smaller ones; a tier is a share of the pairs, drawn once and for
+all: `tier` in `triplets` is the smallest that holds the pair. `share` is what was obtained."""
 
 CONFIRMED = (
     "Shares of the positives and of the negatives that were looked at, and whose replies could be read, with 95 % "

@@ -204,6 +204,17 @@ def mined_caveats(tables: Tables) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
+RANKER = (
+    "The ranker is the embedded scorer, which is no language model: its positives are hardly oftener relevant than its "
+    "negatives. Leave it out (relevance.ranker: none), or let a cross-encoder rank."
+)
+
+
+def weak_ranker(settings: Settings) -> str:
+    """A sentence where the embedded scorer ranks; empty elsewhere."""
+    return RANKER if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
+
+
 def _without_text(tables: Tables) -> str:
     pairs, (strangers,) = tables.rows("mined_pairs"), tables.sql(STRANGERS).to_pylist()
     missing = strangers["pairs"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import caveats, mined_caveats
+from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
 from darklode.pipeline.report.figure import FigureSection, FilledFigure, filled
 from darklode.pipeline.report.numbers import clean, first, level, number
 from darklode.pipeline.report.sections import (
@@ -70,7 +70,6 @@ CLICKS = (
     "negative is one that was shown and never clicked, or that ranked lower. Nobody has read them."
 )
 WEAK, NOT_JUDGED = "weak labels", "clicks, not judgments"
-RANKER = "The ranker is the embedded scorer, which is no LLM, and weak."
 UNFINISHED_TITLE = "This run is not complete"
 
 BUILT = {
@@ -155,8 +154,7 @@ def _warnings(source: Source, weak: Sequence[str]) -> Iterator[Notice]:
     if weak:
         yield Notice(NO_LLM_TITLE, NO_LLM)
     if source.mined:
-        embedded = source.settings.relevance.ranker == "judge" and source.settings.judge.kind == "embedded"
-        yield Notice(CLICKS_TITLE, f"{CLICKS} {RANKER}" if embedded else CLICKS)
+        yield Notice(CLICKS_TITLE, f"{CLICKS} {weak_ranker(source.settings)}".rstrip())
     said = _caveats(source)
     if said:
         yield Notice("What to know before using it", "", [level(sentence) for sentence in said], loud=False)

@@ -254,7 +254,7 @@ tiers = Statistic("""
         SELECT t.size, CAST(sum(pairs) AS BIGINT) AS pairs, sum(words) / sum(pairs) AS words_per_query
         FROM tiers t JOIN asked a ON a.size <= t.size GROUP BY t.size
     )
-    SELECT tier, documents, pairs, words_per_title, words_per_text, words_per_query
+    SELECT tier, documents, pairs, pairs / max(pairs) OVER () AS share, words_per_title, words_per_text, words_per_query
     FROM held JOIN searched USING (size) ORDER BY size
 """)
 """The statistics of ScalingNote's Table 1 for each tier; a larger tier holds the smaller ones."""

@@ -74,18 +74,14 @@ WEIGHED = """
 LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
 
 JOINED = f"""
-    WITH asked AS (
-        SELECT tenant, query_id, text,
-               {tier_of("log_queries")} AS tier
-        FROM log_queries SEMI JOIN fresh USING (tenant, query_id)
-    )
+    WITH asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN fresh USING (tenant, query_id))
     SELECT substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24) AS triplet_id,
-           p.tenant, p.query_id, q.text AS query, p.positive_id, d.text AS positive,
+           p.tenant, p.query_id, q.query, p.positive_id, d.text AS positive,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
            p.source, p.via_query_id, p.date,
-           q.tier, p.split
+           {tier_of("p")} AS tier, p.split
     FROM fresh p
     JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id

@@ -7,13 +7,24 @@ import duckdb
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.mine.multi_hop import STRONGEST, loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
+from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TABLES
 
 TEST_SET = Stage(
     "mined_test",
     3,
-    ("click_evidence", "click_prior", "log_queries", "query_clusters", "relevance_evidence", "documents", "triplets"),
+    (
+        "click_evidence",
+        "click_prior",
+        "log_queries",
+        "query_clusters",
+        "relevance_evidence",
+        "associations",
+        "documents",
+        "triplets",
+    ),
     ("mined_test", "mined_test_pool"),
 )
 
@@ -21,17 +32,21 @@ ROWS = 1 << 19
 
 ASKED = "SELECT DISTINCT tenant, query_id FROM click_evidence"
 
+# A lender that training knows would lend what the model was trained on.
+NEW_LENDERS = """
+    FROM {loans} SEMI JOIN (
+        SELECT tenant, query_id AS via_query_id FROM log_queries WHERE date >= CAST($test_from AS DATE)
+    ) USING (tenant, via_query_id)
+    WHERE $lent
+"""
+
 # What a query of the training period was paired with by the ranker was there before the test period.
+LATER = "FROM {every} WHERE date >= CAST($test_from AS DATE)"
+
 FOUND = """
     SELECT f.tenant, f.query_id, q.text AS query, f.positive_id AS doc_id, f.source, f.date
-    FROM (
-        SELECT tenant, query_id, positive_id, 'click_one_hop' AS source, date FROM {click}
-        UNION ALL
-        SELECT tenant, query_id, positive_id, 'relevance_one_hop', date FROM {relevance}
-        ANTI JOIN {click} USING (tenant, query_id, positive_id)
-    ) f JOIN log_queries q USING (tenant, query_id)
+    FROM {strongest} f JOIN log_queries q USING (tenant, query_id)
     SEMI JOIN documents d ON d.tenant = f.tenant AND d.doc_id = f.positive_id
-    WHERE f.date >= CAST($test_from AS DATE)
 """
 
 PAIRS = """
@@ -61,7 +76,7 @@ POOL = """
 
 
 def test_set(
-    tables: Tables, output: Output, hop: OneHop, *, test_from: date | None, most: int | None, apart: bool
+    tables: Tables, output: Output, hop: OneHop, settings: MiningSettings, *, apart: bool, lenders: int
 ) -> None:
     """Write the pairs of queries searched on `test_from` or later, and the documents to retrieve them from.
 
@@ -72,18 +87,23 @@ def test_set(
         tables: what the stage reads.
         output: takes `mined_test` and `mined_test_pool`.
         hop: makes the queries' own pairs, as for training but of all days.
-        test_from: first day of the test period; None: there is no test set.
-        most: unpaired documents of each tenant in the pool; None: all.
+        settings: the first day of the test period (None: there is no test set), whether its queries lend one another
+            pairs, and how many unpaired documents of each tenant are in the pool (None: all).
         apart: leave out queries that share a positive with training.
+        lenders: most of a query and kind, of those alone that training does not know; 0: all.
 
     Source: ScalingNote, 4.1.2.
     """
-    if test_from is None:
+    if settings.test_from is None:
         return
-    period = {"test_from": test_from}
-    with _later(tables, test_from).connect() as connection:
+    period = {"test_from": settings.test_from}
+    with _later(tables, settings.test_from).connect() as connection:
         asked = keep(connection, ASKED)
-        found = keep(connection, FOUND, period, **hop.pairs(connection, asked)._asdict())
+        lending = {**period, "lent": settings.test_multi_hop}
+        lent = keep(connection, NEW_LENDERS, lending, loans=loans_to(connection, asked, before=hop.before))
+        every = multi_hop(connection, asked, lent, hop, most=lenders, merge="all")
+        strongest = keep(connection, STRONGEST, found=keep(connection, LATER, period, every=every))
+        found = keep(connection, FOUND, strongest=strongest)
         pairs = keep(connection, PAIRS, period, found=found)
         output.count(_step(connection, asked, pairs, apart=apart))
         if apart:
@@ -92,7 +112,7 @@ def test_set(
         ordered = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
         for rows in pieces(connection, ordered, {}, ROWS):
             output.write("mined_test", rows.cast(TABLES["mined_test"].schema))
-        for rows in pieces(connection, POOL.format(pairs=pairs), {"most": most, "seed": hop.seed}, ROWS):
+        for rows in pieces(connection, POOL.format(pairs=pairs), {"most": settings.test_pool, "seed": hop.seed}, ROWS):
             output.write("mined_test_pool", rows.cast(TABLES["mined_test_pool"].schema))
     paired, pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
     output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", pool))

@@ -20,7 +20,13 @@ from darklode.schemas.section import Effect, Section
 from darklode.schemas.settings import Settings
 from helpers.runs import SAMPLE
 
-ASSIGNMENTS = ("pool.retrievers=[bm25, ppmi]", "pool.depth=5", "mining.verify_share=0.2", "mining.test_from=2026-03-02")
+ASSIGNMENTS = (
+    "pool.retrievers=[bm25, ppmi]",
+    "pool.depth=5",
+    "relevance.ranker=judge",
+    "mining.verify_share=0.2",
+    "mining.test_from=2026-03-02",
+)
 Job = Callable[[Run, Settings], list[Step]]
 Leaf = tuple[str, ...]
 

@@ -71,7 +71,7 @@ def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order
 
 OTHERS = {
     "places and skips": ["click.model=coec", "click.min_ratio=1.5", "click.negatives=skipped"],
-    "no ranker": ["relevance.ranker=none"],
+    "a ranker": ["relevance.ranker=judge", "mining.merge=all", "click.negatives_from=period"],
     "a test period": ["mining.test_from=2026-03-08"],
 }
 

@@ -6,9 +6,18 @@ from datetime import date
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.tools import fetch_models, identities, judge_estimates, ranker, retrievers
+from darklode.flows.tools import (
+    fetch_models,
+    fetch_ranker,
+    identities,
+    judge_estimates,
+    ranker,
+    ranking_judges,
+    retrievers,
+)
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.judge.kinds.cross_encoder import CrossEncoderSettings
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.settings import Settings
 
@@ -68,6 +77,29 @@ def test_a_ranker_is_another_with_another_judge_retriever_chunking_or_period() -
     assert ranker(settings(), through).identity["version"] == versions[0]
     with pytest.raises(SettingsError, match=r"relevance\.retrievers must name"):
         ranker(settings("relevance.retrievers=[]"), through)
+
+
+def test_a_cross_encoder_ranks_beside_the_judge_that_may_check_it() -> None:
+    alone = ("relevance.ranker=cross_encoder", "relevance.model=owner/name")
+    chosen = settings(*alone, "relevance.revision=abc", "relevance.max_tokens=9")
+    (member,) = ranking_judges(chosen)
+    assert isinstance(member, CrossEncoderSettings)
+    assert (member.model, member.revision, member.max_tokens, member.device) == ("owner/name", "abc", 9, "auto")
+    versions = {
+        ranker(settings(*alone, *given), None).identity["version"]
+        for given in ((), ("relevance.model=owner/other",), ("relevance.revision=abc",), ("relevance.ranker=judge",))
+    }
+    assert len(versions) == 4
+    same = [ranker(settings(*alone, one), None).identity for one in ("judge.threshold=0.3", "relevance.batch_size=1")]
+    assert same[0] == same[1] == ranker(settings(*alone), None).identity
+    assert ranking_judges(settings()) == []
+
+
+def test_a_ranker_that_cannot_be_had_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    fetch_ranker(settings("relevance.ranker=judge"))
+    with pytest.raises(MissingPart, match=r"nobody/none.*--set relevance\.model=NAME.*--set relevance\.ranker=none"):
+        fetch_ranker(settings("relevance.ranker=cross_encoder", "relevance.model=nobody/none"))
 
 
 def test_only_models_in_use_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.models.devices import devices
-from darklode.pipeline.base.models.loading import open_model
+from darklode.pipeline.base.models.loading import fetch_model, open_model
 from darklode.pipeline.base.models.local import architectures, lacks, locate, versioned_name
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
@@ -59,6 +59,10 @@ class CrossEncoderSettings(LedgerKind):
         """See `LedgerKind`: its labels are made by the threshold of the settings, and its id names it."""
         return self.cut
 
+    def fetch(self) -> None:
+        """See `JudgeKind`."""
+        fetch_model(self.local)
+
     def missing(self) -> list[str]:
         """Packages, the model, memory."""
         return lacks(self.local)
@@ -82,7 +86,9 @@ class CrossEncoderJudge(StreamingJudge):
         self._threshold = settings.cut
         self._settings = settings.local
         if "/" not in settings.model and locate(self._settings) is None:
-            raise SettingsError(f"judge.model {settings.model}: name a folder, or a model in full (cross-encoder/NAME)")
+            raise SettingsError(
+                f"cross-encoder {settings.model}: name a folder, or a model in full (cross-encoder/NAME)"
+            )
 
     @cached_property
     def judge_id(self) -> str:
@@ -127,7 +133,7 @@ class CrossEncoderJudge(StreamingJudge):
         named = architectures(found.folder) if found else []
         # Without such a head sentence-transformers draws one at random and says nothing.
         if model.num_labels != 1 or not any(name.endswith("ForSequenceClassification") for name in named):
-            raise SettingsError(f"judge.model {self._settings.model} is no cross-encoder with a single score")
+            raise SettingsError(f"model {self._settings.model} is no cross-encoder with a single score")
         return model
 
     @cached_property

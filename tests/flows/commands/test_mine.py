@@ -27,10 +27,10 @@ from helpers.runs import SAMPLE
 pytestmark = pytest.mark.server
 
 STEPS = (
-    "ingest_documents chunk ingest_logs click_model click_evidence log_queries mined_splits fit_planner plan_queries "
+    "ingest_documents ingest_logs click_model click_evidence log_queries mined_splits fit_planner plan_queries "
     "associate relevance mined_pairs mined_triplets mined_test held_out"
 ).split()
-SOURCES = ("click_multi_hop", "click_one_hop", "relevance_one_hop")
+SOURCES = ("click_multi_hop", "click_one_hop")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_first_night_prints_what_came_of_the_log_and_where_it_is(mined_run: Sa
         assert re.search(rf"^{source}( +[\d,]+){{5}}$", printed, re.M), source
     assert len(re.findall(r"^2026-03-\d\d( +[\d,]+){8}$", printed, re.M)) == 8
     assert re.search(r"^Associations\nkind .*beyond_the_cap\nclick ", printed, re.M)
-    assert "triplets have no negative; none was made up." in printed
+    assert "have no negative" not in printed
     for place in ("report.html", "README.md", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {mined_run.folder}/{place}\n" in printed
         assert (mined_run.folder / place).exists()
@@ -98,7 +98,7 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
     """
     rows = json.loads(call("query", mined_run.folder, sql, "--format", "json").out)
     assert [row["tenant"] for row in rows] == ["default", "tern"]
-    assert all(row["known"] and row["days"] == 10 and row["n"] > 100 for row in rows)
+    assert all(row["known"] and row["days"] == 10 and row["n"] > 50 for row in rows)
     tables = Run(str(mined_run.folder)).tables()
     assert sum(row["n"] for row in rows) == tables.rows("triplets")
 

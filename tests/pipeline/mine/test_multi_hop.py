@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        for name in ("click_evidence", "relevance_evidence", "log_queries", "associations"):
+        for name in ("click_evidence", "click_prior", "relevance_evidence", "log_queries", "associations"):
             opened.register(name, TABLES[name].empty())
         yield opened
 

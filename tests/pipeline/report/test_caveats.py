@@ -5,7 +5,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.report.caveats import WATCHED, caveats, drift
+from darklode.pipeline.report.caveats import WATCHED, caveats, drift, weak_ranker
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS, UNJUDGED
 from helpers.judge_tables import chunks, queries
@@ -81,3 +81,10 @@ def test_seven_days_before_are_the_measure() -> None:
 
 def test_nothing_is_said_of_what_was_never_there() -> None:
     assert "clicks" not in {one.measure for one in drift(nights(0, 0, 0, 5))}
+
+
+def test_an_embedded_ranker_is_told() -> None:
+    assert weak_ranker(Settings()) == ""
+    assert "no language model" in weak_ranker(Settings.model_validate({"relevance": {"ranker": "judge"}}))
+    learned = {"relevance": {"ranker": "judge"}, "judge": {"kind": "cross_encoder", "model": "owner/name"}}
+    assert weak_ranker(Settings.model_validate(learned)) == ""

@@ -133,8 +133,24 @@ def many(run: Run, n: int = 4000) -> list[Row]:
 
 def test_tiers_have_their_shares(run: Run) -> None:
     rows = many(run)
-    tiers = [sum(row["tier"] == tier for row in rows) / len(rows) for tier in ("small", "median", "large")]
-    assert tiers == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)
+    assert shares(rows) == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)
+
+
+def shares(rows: list[Row]) -> list[float]:
+    return [sum(row["tier"] == tier for row in rows) / len(rows) for tier in ("small", "median", "large")]
+
+
+def test_tiers_are_shares_of_the_pairs_where_one_query_has_most_of_them(run: Run) -> None:
+    docs = [{"doc_id": f"d{number}", "text": "D"} for number in range(4000)]
+    rare = [{"query_id": f"q{number}", "positive_id": "d1"} for number in range(40)]
+    pairs = [{"query_id": "head", "positive_id": doc["doc_id"]} for doc in docs] + rare
+    twice = [{"query_id": "head", "positive_id": doc["doc_id"], "source": "click_multi_hop"} for doc in docs]
+    give(run, pairs + twice, docs, {"head": "head", **{f"q{number}": f"rare{number}" for number in range(40)}})
+    publish(run)
+    rows = triplets(run)
+    assert shares(rows) == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)
+    tiers = {(row["positive_id"], row["source"]): row["tier"] for row in rows if row["query_id"] == "head"}
+    assert all(tiers[doc, "click_multi_hop"] == tier for (doc, _), tier in tiers.items())
 
 
 SIDES: dict[str, str | None] = {"t1": "train", "t2": "train", "v1": "validation", "v2": "validation", "torn": None}

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
+from darklode.schemas.mining import MiningSettings
 from helpers.runs import execute, read
 from helpers.small_log import DOCS, FIRST, HOP, Search, corpus, mine, query_id, random_log
 
@@ -14,13 +16,16 @@ test_set.__test__ = False  # type: ignore[attr-defined]
 SPLIT = FIRST + timedelta(4)
 
 
+def write(run: Run, *, apart: bool = False, **given: Any) -> None:
+    settings = MiningSettings.model_validate(given)
+    execute(run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, settings, apart=apart, lenders=2))
+
+
 @pytest.mark.parametrize("most", [None, 2, 0])
 def test_it_says_how_new_queries_are_and_training_holds_no_later_one(run: Run, most: int | None) -> None:
     log = random_log(3, days=8)
     mine(run, log, hop=replace(HOP, before=SPLIT.isoformat()), docs=corpus([*DOCS, "x1", "x2", "x3"]))
-    execute(
-        run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, test_from=SPLIT, most=most, apart=False)
-    )
+    write(run, test_from=SPLIT, test_pool=most)
     before = {(s.tenant, query_id(s.query)) for day, some in log.items() if day < SPLIT for s in some}
     after = {(s.tenant, query_id(s.query)) for day, some in log.items() if day >= SPLIT for s in some}
     tested = {(row["tenant"], row["query_id"]) for row in read(run, "mined_test")}
@@ -49,6 +54,32 @@ def test_it_says_how_new_queries_are_and_training_holds_no_later_one(run: Run, m
         assert len(others) == (12 - len(paired) if most is None else most)
 
 
+def test_lent_pairs_are_of_lenders_that_training_does_not_know(run: Run) -> None:
+    asked = {
+        FIRST: {"reset password": "d0"},
+        SPLIT: {"reset password": "d1", "export reset": "d2", "export list": "d3", "export webhook": "d4"},
+    }
+    log = {
+        day: [Search("default", text, at, text, (doc,), frozenset({1})) for at, (text, doc) in enumerate(some.items())]
+        for day, some in asked.items()
+    }
+    mine(run, log, hop=replace(HOP, before=SPLIT.isoformat()))
+
+    def lent() -> dict[object, set[object]]:
+        rows = [row for row in read(run, "mined_test") if row["source"] == "click_multi_hop"]
+        return {query: {row["doc_id"] for row in rows if row["query"] == query} for query in asked[SPLIT]}
+
+    write(run, test_from=SPLIT)
+    assert not any(lent().values())
+    write(run, test_from=SPLIT, test_multi_hop=True)
+    assert lent() == {
+        "reset password": {"d2"},
+        "export reset": {"d3", "d4"},
+        "export list": {"d2", "d4"},
+        "export webhook": {"d2", "d3"},
+    }, "nobody borrows d0 or d1 from the query of the training period"
+
+
 ASKED = {
     FIRST: {"reset password": "d0", "api key": "d1"},
     FIRST + timedelta(1): {"refund invoice": "d2"},
@@ -68,9 +99,7 @@ def clicked(run: Run, *, apart: bool) -> dict[object, tuple[object, ...]]:
         for day, some in ASKED.items()
     }
     mine(run, log, hop=replace(HOP, before=PERIOD.isoformat()), apart=apart)
-    execute(
-        run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, test_from=PERIOD, most=None, apart=apart)
-    )
+    write(run, apart=apart, test_from=PERIOD)
     rows = [row for row in read(run, "mined_test") if row["source"] == "click_one_hop"]
     return {row["query"]: (row["kind"], row["doc_id"], row["shares_positive"]) for row in rows}
 
@@ -103,5 +132,5 @@ def test_positives_apart_leave_no_query_that_shares_one(run: Run) -> None:
 
 def test_without_a_day_there_is_none(run: Run) -> None:
     mine(run, random_log(3))
-    execute(run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, test_from=None, most=None, apart=False))
+    write(run)
     assert read(run, "mined_test") == read(run, "mined_test_pool") == []
