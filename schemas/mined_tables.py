@@ -152,6 +152,7 @@ PLANNER_TERMS = Table(
             field("term", pa.string(), "a term or phrase"),
             field("weight", pa.float32(), "its importance before it is seen in a query, 0 to 1"),
             field("documents", pa.int64(), "documents that hold it"),
+            field("queries", pa.int64(), "different queries that hold it"),
             field("lift", pa.float32(), "how much oftener clicked documents hold it than skipped ones", null=True),
         ]
     ),

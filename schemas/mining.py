@@ -124,6 +124,11 @@ class PlannerSettings(KindSection):
 class AssociateSettings(Section):
     """Which queries lend one another their evidence (ScalingNote, Algorithm 1)."""
 
+    rule: Literal["paper", "guarded"] = Field(
+        "guarded",
+        description="paper: Algorithm 1 as it is; guarded: a click association asks for 2 terms only where they make "
+        "half of the query's importance, else for 3, and for more than one strong term of the lender",
+    )
     th_click: Share = Field(0.5, description="the 2 best terms of a query all score above it in the lender")
     th_rel: Share = Field(0.3, description="the 4 best terms of each query all score above it in the other")
     max_lenders: int = Field(

@@ -16,7 +16,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES
+from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES, spaced
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -34,17 +34,18 @@ def _bigrams(run: re.Match[str]) -> str:
     return f" {' '.join(pairs)} "
 
 
-def words(text: str) -> list[str]:
+def words(text: str, *, segmented: bool = False) -> list[str]:
     """Lower-case words of `text` (NFKC), in order, stop words included.
 
     A word is a run of Unicode letters, digits and vowel signs; punctuation and underscores separate, so that
     `max_result_window` is three words. Scripts written without spaces (Chinese, Japanese, Thai, Lao, Khmer,
     Myanmar) become overlapping pairs of characters, a lone character stays one; Korean has spaces and stays.
+    Where `segmented`, they become words by ICU's dictionaries instead.
     """
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     text = text.lower().replace("_", " ")
     if not text.isascii():
-        text = RUN.sub(_bigrams, text)
+        text = spaced(text) if segmented else RUN.sub(_bigrams, text)
     return _WORD.findall(text)
 
 
@@ -59,11 +60,6 @@ def tokens(text: str) -> Iterator[tuple[int, int]]:
             yield from ((at, min(at + 2, end)) for at in range(start, max(start + 1, end - 1)))
         else:
             yield start, end
-
-
-def is_pair(word: str) -> bool:
-    """Whether a word of `words` is of a script without spaces, and so may be half of a longer one."""
-    return not word.isascii() and RUN.match(word) is not None
 
 
 class _Stems(dict[str, str]):

@@ -65,12 +65,12 @@ def tables_of(log: Log) -> tuple[pa.Table, pa.Table]:
 
 
 def found(log: Log, since: date = date.min, threads: int = 2, **settings: Any) -> list[dict[str, Any]]:
-    """Rows of `associations`, in the order given."""
+    """Rows of `associations`, in the order given; by the paper's rule unless said otherwise."""
     queries, terms = tables_of(log)
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
-        pieces = list(Associations(connection, AssociateSettings(**settings)).since(since))
+        pieces = list(Associations(connection, AssociateSettings(**{"rule": "paper"} | settings)).since(since))
     assert all(set(rows["date"].to_pylist()) == {day} for day, rows in pieces)
     return [row for _, rows in pieces for row in rows.to_pylist()]
 

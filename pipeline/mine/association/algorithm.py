@@ -54,21 +54,21 @@ def number(connection: duckdb.DuckDBPyConnection) -> Numbers:
 
 
 _TOPS = """
-    SELECT tenant, query_id, terms
-    FROM {queries}
+    SELECT tenant, query_id, terms, clicks
+    FROM {queries} LEFT JOIN (SELECT q, list(t ORDER BY place) AS clicks FROM {wanted} GROUP BY q) USING (q)
     LEFT JOIN (SELECT q, list(t ORDER BY place) AS terms FROM {placed} WHERE place <= 4 GROUP BY q) USING (q)
     ORDER BY q
 """
 
 
 class Names:
-    """What the numbers stand for, in memory: about 50 bytes a query and its four best terms' numbers."""
+    """What the numbers stand for, in memory: about 60 bytes a query and its best terms' numbers."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, numbers: Numbers) -> None:
-        queries = connection.sql(_TOPS.format(**numbers._asdict())).to_arrow_table()
+    def __init__(self, connection: duckdb.DuckDBPyConnection, numbers: Numbers, wanted: Relation) -> None:
+        queries = connection.sql(_TOPS.format(**numbers._asdict(), wanted=wanted)).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
         self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
-        self._tops = queries["terms"].combine_chunks()
+        self._tops, self._clicks = (queries[name].combine_chunks() for name in ("terms", "clicks"))
         terms = connection.sql(f"SELECT term FROM {numbers.terms} ORDER BY t").to_arrow_table()
         self._terms = terms["term"].cast(pa.large_string()).combine_chunks()
 
@@ -86,10 +86,10 @@ class Names:
         return ASSOCIATIONS.rows(columns)
 
     def _matched(self, pairs: pa.Table) -> pa.Array:
-        """The borrower's best terms, as many as its kind of association asks for."""
-        four = self._tops.take(pairs["q"].combine_chunks())
+        """The borrower's terms that its kind of association asks for, the best first."""
+        borrowers = pairs["q"].combine_chunks()
         click = pc.equal(pairs["kind"].combine_chunks(), "click")
-        numbers = pc.if_else(click, pc.list_slice(four, 0, 2), four)
+        numbers = pc.if_else(click, self._clicks.take(borrowers), self._tops.take(borrowers))
         terms = self._terms.take(numbers.flatten()).cast(pa.string())
         return pa.ListArray.from_arrays(pc.subtract(numbers.offsets, numbers.offsets[0]), terms)
 
@@ -181,10 +181,10 @@ class Associations:
         keys = keys_of(connection, numbers.placed, settings)
         wide = wide_pairs(connection, numbers.placed, keys, settings)
         parties = bounded(connection, keys, numbers.queries, settings.max_lenders)
-        self._names = Names(connection, numbers)
+        self._names = Names(connection, numbers, keys.wanted)
         self.cut: dict[date, int] = cut_by_date(connection, parties)
         self._query = pairs_since(parties, wide)
-        drop(connection, keys.click_lenders, keys.sets, numbers.placed)
+        drop(connection, keys.wanted, keys.click_lenders, keys.sets, numbers.placed)
 
     def since(self, first: date = date.min) -> Iterator[tuple[date, pa.Table]]:
         """Those of which one query was first searched on `first` or later, by date, tenant, query, kind and lender.

@@ -2,10 +2,11 @@
 
 Two queries with the same key are associated (ScalingNote, Algorithm 1).
 
-A click key is a pair of terms, or one term twice: a query borrows by its Top2, and lends by every pair of the terms
-that score above th_click in it. A relevance key is a set of up to 4 terms. If each query's Top4 lies in the other's
-terms above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such queries
-share the key. `algorithm.wide_pairs` finds the others.
+A click key is up to three terms. By the paper's rule a query borrows by its Top2, and lends by every one and two of the
+terms that score above th_click in it. By the guarded rule two terms are not always enough, and one is too little where
+the lender has another strong one (`GUARDED`). A relevance key is a set of up to 4 terms. If each query's Top4 lies in
+the other's terms above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such
+queries share the key. `algorithm.wide_pairs` finds the others.
 
 Queries of frequent terms would make associations without end: a million queries of a zipfian log have 670 million. The
 bound's order is by date first, and within a day by the least importance, then at random. A later query can displace
@@ -23,18 +24,48 @@ import duckdb
 from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.schemas.mining import AssociateSettings
 
-_PAIR = "least({0}, {1})::BIGINT * 2147483648 + greatest({0}, {1})"
+PAPER = "SELECT q, date, t, place FROM {placed} WHERE place <= 2"
+"""The terms that a query borrows by: its Top2."""
 
-_CLICK_BORROWERS = f"""
-    SELECT {_PAIR.format("min(t)", "max(t)")} AS key, q, date, 'Infinity'::FLOAT AS floor
-    FROM {{placed}} WHERE place <= 2 GROUP BY q, date
+GUARDED = """
+    WITH shares AS (
+        SELECT *, sum(importance::DECIMAL(9, 6)) OVER (PARTITION BY q) AS everything,
+            sum(importance::DECIMAL(9, 6)) OVER (PARTITION BY q ORDER BY place) AS so_far,
+            lead(importance) OVER (PARTITION BY q ORDER BY place) AS next
+        FROM {placed}
+    ), cuts AS (
+        SELECT q, min(place) AS last FROM shares WHERE next IS NULL AND place <= 3
+        OR importance > next AND (place = 3 OR place = 2 AND so_far * 2 >= everything) GROUP BY q
+    )
+    SELECT q, date, t, place FROM shares JOIN cuts USING (q) WHERE place <= last
+"""
+"""The same by the guarded rule: two where they make half of the query's importance, else three.
+
+Of equal importances none goes before the other: a third goes with a second of its importance, and a query that would
+have to choose its third among equals does not borrow.
 """
 
-_CLICK_LENDERS = """
-    WITH strong AS (SELECT q, date, t, importance FROM {placed} WHERE importance > $th_click::FLOAT)
-    SELECT a.t::BIGINT * 2147483648 + b.t AS key, q, a.date, least(a.importance, b.importance) AS floor
-    FROM strong AS a JOIN strong AS b USING (q)
-    WHERE a.t <= b.t AND a.t::BIGINT * 2147483648 + b.t IN (SELECT key FROM {borrowers})
+_KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"
+
+_CLICK_BORROWERS = f"""
+    SELECT {_KEY.format("ts[1]", "ts[least(2, len(ts))]", "ts[-1]")} AS key, q, date, 'Infinity'::FLOAT AS floor
+    FROM (SELECT q, date, list_sort(list(t)) AS ts FROM {{wanted}} GROUP BY q, date)
+"""
+
+_CLICK_LENDERS = f"""
+    WITH strong AS (SELECT q, date, t, importance FROM {{placed}} WHERE importance > $th_click::FLOAT),
+    alone AS (SELECT q FROM strong GROUP BY q HAVING NOT $guarded OR count(*) = 1),
+    pairs AS (
+        SELECT q, a.date, a.t AS a, b.t AS b, least(a.importance, b.importance) AS floor
+        FROM strong AS a JOIN strong AS b USING (q)
+        WHERE a.t <= b.t AND a.t::HUGEINT * 2147483648 + b.t IN (SELECT key // 2147483648 FROM {{borrowers}})
+    ), keyed AS (
+        SELECT {_KEY.format("a", "b", "b")} AS key, q, date, floor FROM pairs WHERE a < b OR q IN (SELECT q FROM alone)
+        UNION ALL
+        SELECT {_KEY.format("a", "b", "c.t")}, q, pairs.date, least(floor, importance)
+        FROM pairs JOIN strong AS c USING (q) WHERE a < b AND b < c.t
+    )
+    FROM keyed WHERE key IN (SELECT key FROM {{borrowers}})
 """
 
 _TOPS = """
@@ -52,16 +83,18 @@ _RELEVANCE = "SELECT key, q, date, floor FROM {tops} JOIN {sets} USING (terms)"
 class Keys(NamedTuple):
     """Who may borrow and lend by which key.
 
-    All but `sets` have key, q, date and floor: the least importance of the key's terms in the query (of a click's
-    borrower: infinity, as it does not count).
+    All but `wanted` and `sets` have key, q, date and floor: the least importance of the key's terms in the query (of a
+    click's borrower: infinity, as it does not count).
 
     Attributes:
-        click_borrowers: by their Top2.
+        wanted: the terms that a query borrows clicks by: q, date, t, place.
+        click_borrowers: by these.
         click_lenders: by each key that somebody borrows by.
         relevance: borrow and lend by their Top4.
         sets: the Top4 by their keys: terms, key, queries.
     """
 
+    wanted: Relation
     click_borrowers: Relation
     click_lenders: Relation
     relevance: Relation
@@ -74,15 +107,18 @@ def keys_of(connection: duckdb.DuckDBPyConnection, placed: Relation, settings: A
     Args:
         connection: holds the relation.
         placed: `algorithm.Numbers.placed`.
-        settings: the thresholds.
+        settings: the rule and the thresholds.
     """
-    borrowers = keep(connection, _CLICK_BORROWERS, placed=placed)
-    lenders = keep(connection, _CLICK_LENDERS, {"th_click": settings.th_click}, placed=placed, borrowers=borrowers)
+    guarded = settings.rule == "guarded"
+    wanted = keep(connection, GUARDED if guarded else PAPER, placed=placed)
+    borrowers = keep(connection, _CLICK_BORROWERS, wanted=wanted)
+    given = {"th_click": settings.th_click, "guarded": guarded}
+    lenders = keep(connection, _CLICK_LENDERS, given, placed=placed, borrowers=borrowers)
     tops = keep(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
     sets = keep(connection, _SETS, tops=tops)
     relevance = keep(connection, _RELEVANCE, tops=tops, sets=sets)
     drop(connection, tops)
-    return Keys(borrowers, lenders, relevance, sets)
+    return Keys(wanted, borrowers, lenders, relevance, sets)
 
 
 _LENDERS = """

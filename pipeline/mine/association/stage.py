@@ -12,7 +12,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.mine.association.algorithm import Associations
 from darklode.schemas.mining import AssociateSettings
 
-ASSOCIATE = Stage("associate", 1, ("query_terms", "log_queries"), ("associations",))
+ASSOCIATE = Stage("associate", 2, ("query_terms", "log_queries"), ("associations",))
 
 _CONTENT = """
     SELECT date, sum(digest)::VARCHAR AS digest FROM (

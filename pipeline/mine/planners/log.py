@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
-from darklode.pipeline.base.terms import is_pair
 from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
 from darklode.schemas.mined_tables import PLANNER_TERMS
 
@@ -22,6 +21,7 @@ class LogPlanner(Planner):
 
     So the best term of a query has importance 1, whatever it is about, and a threshold of 0.5 asks for terms at least
     half as telling as the best. A term that was never seen is as telling as can be: no other query may stand for it.
+    Of a query none of whose several terms was ever seen nothing is known: it has no terms.
 
     Args:
         learned: rows of `planner_terms`.
@@ -29,7 +29,7 @@ class LogPlanner(Planner):
     """
 
     def __init__(self, learned: pa.Table, version: str) -> None:
-        self.version = f"log planner 1 {version}"
+        self.version = f"log planner 2 {version}"
         self._tokens = Tokens()
         self._weights: dict[str, dict[str, float]] = defaultdict(dict)
         columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
@@ -44,6 +44,8 @@ class LogPlanner(Planner):
         """Term → importance; phrases are found from left to right, and their words are no terms of their own there."""
         weights = self._weights.get(tenant, {})
         found = {term: weights.get(term, UNSEEN) for term in self._segmented(text, weights)}
+        if len(found) > 1 and not weights.keys() & found:
+            return {}
         best = max(found.values(), default=0.0)
         return {term: weight / best for term, weight in found.items()} if best else {}
 
@@ -101,17 +103,19 @@ def _counted(rows: pa.Table, tokens: Tokens) -> pa.Table:
 
 def _pairs(terms: list[str]) -> Iterator[str]:
     for one, other in pairwise(terms):
-        if one != other and not (is_pair(one) or is_pair(other)):
+        if one != other and " " not in one and " " not in other:
             yield f"{one} {other}"
 
 
-FIT_PLANNER = Stage("fit_planner", 2, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
+FIT_PLANNER = Stage("fit_planner", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
 
 MIN_PAIR_TEXTS = 5
 MIN_PAIR_DOCUMENTS = 2
 MIN_NPMI = 0.5
 SHRINKAGE = 10.0
 MOST_LIFT = 2.0
+NOWHERE = 0.5
+"""What a word is worth that several queries hold, and no document."""
 BATCH = 1024
 PART_ROWS = 200_000
 
@@ -165,18 +169,22 @@ _LIFT = f"""
     FROM shares WHERE clicks > 0 AND skips > 0
 """
 
+_RARITY = "ln((coalesce({n}, 0) + 1) / (coalesce({held}, 0) + 0.5)) / ln((coalesce({n}, 0) + 1) / 0.5)"
+
 _WEIGHTS = f"""
-    WITH n AS (SELECT tenant, count(*) AS n FROM documents GROUP BY tenant),
-    frequencies AS (SELECT tenant, term, count(*) AS documents FROM held_by_documents GROUP BY tenant, term),
-    terms AS (
-        SELECT DISTINCT tenant, term FROM held_by_documents UNION SELECT DISTINCT tenant, term FROM held_by_queries
-    ), learned AS (
-        SELECT tenant, term, coalesce(documents, 0)::BIGINT AS documents, lift,
-            ln((coalesce(n, 0) + 1) / (coalesce(documents, 0) + 0.5)) / ln((coalesce(n, 0) + 1) / 0.5) AS rarity
-        FROM terms LEFT JOIN frequencies USING (tenant, term) LEFT JOIN n USING (tenant)
+    WITH totals AS (
+        SELECT tenant, n, asked FROM (SELECT tenant, count(*) AS n FROM documents GROUP BY tenant)
+        FULL JOIN (SELECT tenant, count(DISTINCT id) AS asked FROM held_by_queries GROUP BY tenant) USING (tenant)
+    ), told AS (SELECT tenant, term, count(*) AS documents FROM held_by_documents GROUP BY tenant, term),
+    searched AS (SELECT tenant, term, count(*) AS queries FROM held_by_queries GROUP BY tenant, term),
+    learned AS (
+        SELECT tenant, term, coalesce(documents, 0)::BIGINT AS documents, coalesce(queries, 0)::BIGINT AS queries, lift,
+            least({_RARITY.format(n="n", held="documents")}, {_RARITY.format(n="asked", held="queries")})
+                * CASE WHEN documents IS NULL AND queries > 1 THEN {NOWHERE} ELSE 1 END AS rarity
+        FROM told FULL JOIN searched USING (tenant, term) LEFT JOIN totals USING (tenant)
         LEFT JOIN lifts USING (tenant, term)
     )
-    SELECT tenant, term, documents, round(lift, 6)::FLOAT AS lift,
+    SELECT tenant, term, documents, queries, round(lift, 6)::FLOAT AS lift,
         round(rarity ** (1 / greatest({1 / MOST_LIFT}, least({MOST_LIFT}, coalesce(lift, 1)))), 6)::FLOAT AS weight
     FROM learned ORDER BY tenant, term
 """
@@ -185,10 +193,11 @@ _WEIGHTS = f"""
 def fit_planner(tables: Tables, output: Output, *, through: date | None) -> None:
     """Learn the terms' weights from `documents`, and from `log_queries` and `click_evidence` up to a date.
 
-    Rarity is ln((N + 1) / (documents that hold it + 0.5)) over its greatest value. Lift is how much oftener clicked
-    documents hold the query's term than skipped ones, both shares shrunk to their common one by 10 documents. The
-    weight is rarity ^ (1 / lift), lift within 1/2 and 2. A term that no document holds has rarity 1. Two words that
-    often stand together, in two documents at least, are a term as well.
+    Rarity among N texts is ln((N + 1) / (those that hold it + 0.5)) over its greatest value; a term's is the lesser of
+    that among documents and that among queries, so a word in many different queries is weak, and half of it where
+    several queries hold the term and no document does. Lift is how much oftener clicked documents hold the query's term
+    than skipped ones, both shares shrunk to their common one by 10 documents. The weight is rarity ^ (1 / lift), lift
+    within 1/2 and 2. Two words that often stand together, in two documents at least, are a term as well.
 
     Args:
         tables: holds the three tables.

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
 
@@ -40,12 +40,14 @@ _SHORT_NUMBER = re.compile(r"\d{1,2}")
 class Tokens:
     """Texts to terms of one word.
 
-    Stop words are left out, and so are numbers of one or two digits: "2 days" is about days. Longer ones (error 429)
-    and codes (pel-1402: pel, 1402) are terms; a version number is a single one, without its v. Words are stemmed
-    (English), so that plural and singular meet; scripts without spaces become pairs of characters.
+    Stop words are left out. A number of one or two digits is one term with the word that it stands behind ("iphone
+    11"), else with the next ("2 days"). Longer ones (error 429) and codes (pel-1402: pel, 1402) are terms; a version
+    number is a single one, without its v. Words are stemmed (English), so that plural and singular meet; scripts
+    without spaces are cut into words by ICU's dictionaries.
 
     Args:
-        every_word: stop words and short numbers are terms, too.
+        every_word: stop words and short numbers are terms of their own, and scripts without spaces become pairs of
+            characters, which are found side by side wherever a word stands.
     """
 
     def __init__(self, *, every_word: bool = False) -> None:
@@ -65,8 +67,22 @@ class Tokens:
         yield self._words(text[end:])
 
     def _words(self, text: str) -> list[str]:
-        found = self._analyzer.tokenize(text)
-        return found if self._every_word else [word for word in found if not _SHORT_NUMBER.fullmatch(word)]
+        return self._analyzer.tokenize(text) if self._every_word else list(self._with_numbers(text))
+
+    def _with_numbers(self, text: str) -> Iterator[str]:
+        """Terms, short numbers together with the word next to them."""
+        term, loose = "", False
+        for word in words(text, segmented=True):
+            if _SHORT_NUMBER.fullmatch(word):
+                term, loose = (f"{term} {word}", loose) if term else (word, True)
+                continue
+            stem = self._analyzer.stem(word)
+            if term and not (loose and stem):
+                yield term
+                term = ""
+            term, loose = f"{term} {stem}".strip(), False
+        if term:
+            yield term
 
 
 Plan = Callable[[str, str], Mapping[str, float]]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.algorithm_1 import associations, match, top
+from benchmarks.algorithm_1 import associations, guarded, guarded_clicks, guarded_match, match, top
 from darklode.pipeline.mine.association.algorithm import Associations
 from darklode.schemas.mining import AssociateSettings
 from helpers.logs_of_terms import FIRST, LOGS, Log, found, planned, random_log, tables_of
@@ -64,6 +64,53 @@ def test_they_are_those_of_algorithm_1(log: Log, th_click: float, th_rel: float)
     assert keyed(found(log, th_click=th_click, th_rel=th_rel, max_lenders=0)) == oracle(log, th_click, th_rel)
 
 
+def guarded_oracle(log: Log, th_click: float) -> dict[tuple[str, ...], tuple[Any, ...]]:
+    expected = {}
+    for tenant in {owner for owner, _ in log}:
+        for (one, other, kind), (terms, score) in guarded_clicks(planned(log, tenant), th_click).items():
+            day = FIRST + timedelta(days=max(log[tenant, one][0], log[tenant, other][0]))
+            expected[tenant, one, other, kind] = (list(terms), float(score), day)
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_guarded_rule_is_that_of_a_loop(seed: int) -> None:
+    log = random_log(seed, tenants=300)
+    rows = found(log, rule="guarded", th_click=0.3, max_lenders=0)
+    expected = guarded_oracle(log, 0.3)
+    assert keyed([row for row in rows if row["kind"] == "click"]) == expected
+    assert {len(terms) for terms, *_ in expected.values()} == {1, 2, 3}
+    paper = found(log, th_click=0.3, max_lenders=0)
+    assert [row for row in rows if row["kind"] == "relevance"] == [r for r in paper if r["kind"] == "relevance"]
+
+
+def test_the_guarded_rule_by_hand() -> None:
+    assert guarded({"a": 1.0, "b": 0.9, "c": 0.8}) == ["a", "b"]
+    assert guarded({"a": 1.0, "b": 0.9, "c": 0.8, "d": 0.7, "e": 0.6}) == ["a", "b", "c"]
+    assert guarded({"a": 1.0, "b": 0.9, "c": 0.3, "d": 0.2}) == ["a", "b"], "they make half of it"
+    assert guarded({"a": 1.0, "b": 0.9, "c": 0.9}) == ["a", "b", "c"], "b and c are equal"
+    assert guarded({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}) == [], "whichever three would be a lottery"
+    assert guarded({"a": 1.0, "b": 1.0}) == ["a", "b"]
+    assert guarded({"a": 1.0}) == ["a"]
+    assert not guarded({})
+    assert guarded_match({"a": 1.0}, {"a": 1.0, "b": 0.4}, 0.5)
+    assert not guarded_match({"a": 1.0}, {"a": 1.0, "b": 0.6}, 0.5), "the lender is about b as well"
+
+
+def test_two_strong_terms_are_not_enough_for_a_long_query() -> None:
+    long, other = {"a": 1.0, "b": 0.9, "c": 0.8, "d": 0.7, "e": 0.6}, {"a": 1.0, "b": 0.9, "x": 0.9}
+    assert ("q0", "q1", "click") in kinds(log_of(long, other))
+    assert kinds(log_of(long, other), rule="guarded") == set()
+    both = kinds(log_of(long, other | {"c": 0.8}), rule="guarded")
+    assert both == {("q0", "q1", "click")}
+
+
+def test_a_query_of_one_term_borrows_of_no_longer_one() -> None:
+    log = log_of({"a": 1.0}, {"a": 1.0, "b": 0.9}, {"a": 1.0, "b": 0.2})
+    clicks = {(one, other) for one, other, kind in kinds(log, rule="guarded") if kind == "click"}
+    assert clicks == {("q0", "q2"), ("q2", "q1")}
+
+
 def test_the_oracle_is_the_papers() -> None:
     both, only = {"a": 0.9, "b": 0.8}, {"a": 0.9, "b": 0.8, "c": 0.95}
     assert match(both, only, 0.5, 0.3) == (True, False, False)
@@ -110,22 +157,25 @@ def test_tenants_never_meet(log: Log) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(log=LOGS | RANDOM, most=st.sampled_from([0, 1, 2, 5]))
-def test_nights_together_are_one_run(log: Log, most: int) -> None:
-    whole = found(log, th_click=0.2, max_lenders=most)
+@given(log=LOGS | RANDOM, most=st.sampled_from([0, 1, 2, 5]), rule=st.sampled_from(["paper", "guarded"]))
+def test_nights_together_are_one_run(log: Log, most: int, rule: str) -> None:
+    whole = found(log, rule=rule, th_click=0.2, max_lenders=most)
     nights = []
     for night in range(4):
         so_far = {key: query for key, query in log.items() if query[0] <= night}
-        nights += found(so_far, since=FIRST + timedelta(days=night), th_click=0.2, max_lenders=most)
+        nights += found(so_far, since=FIRST + timedelta(days=night), rule=rule, th_click=0.2, max_lenders=most)
     assert nights == whole
 
 
 @settings(max_examples=25, deadline=None)
-@given(log=LOGS | RANDOM, seed=st.integers(0, 1000), most=st.sampled_from([0, 1, 2]))
-def test_neither_order_nor_threads_matter(log: Log, seed: int, most: int) -> None:
+@given(
+    log=LOGS | RANDOM, seed=st.integers(0, 1000), asked=st.sampled_from([("paper", 0), ("paper", 2), ("guarded", 1)])
+)
+def test_neither_order_nor_threads_matter(log: Log, seed: int, asked: tuple[str, int]) -> None:
+    settings = dict(zip(("rule", "max_lenders"), asked, strict=True))
     shuffled = list(log.items())
     random.Random(seed).shuffle(shuffled)
-    assert found(dict(shuffled), threads=4, max_lenders=most) == found(log, threads=1, max_lenders=most)
+    assert found(dict(shuffled), threads=4, **settings) == found(log, threads=1, **settings)
 
 
 def bounded(log: Log, most: int) -> tuple[set[tuple[str, ...]], Counter[date]]:
@@ -162,7 +212,7 @@ def test_the_bound_keeps_the_lenders_searched_first_and_counts_the_rest(log: Log
     with duckdb.connect() as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
-        one = Associations(connection, AssociateSettings(th_click=0.2, max_lenders=most))
+        one = Associations(connection, AssociateSettings(rule="paper", th_click=0.2, max_lenders=most))
         rows = [row for _, piece in one.since() for row in piece.to_pylist()]
     assert keyed(rows).keys() == kept
     assert one.cut == cut
@@ -184,7 +234,7 @@ def test_pieces_are_cut_at_dates_and_sizes(rows: int, monkeypatch: pytest.Monkey
     with duckdb.connect() as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
-        pieces = list(Associations(connection, AssociateSettings()).since())
+        pieces = list(Associations(connection, AssociateSettings(rule="paper")).since())
     days = [day for day, _ in pieces]
     assert days == sorted(days)
     assert all(piece.num_rows <= rows for _, piece in pieces)

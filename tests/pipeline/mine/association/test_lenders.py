@@ -42,7 +42,7 @@ def placed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Rela
 
 def keyed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Keys, Relation]:
     numbered, terms = placed(connection, *queries)
-    return keys_of(connection, terms, AssociateSettings(th_click=0.5, th_rel=0.3)), numbered
+    return keys_of(connection, terms, AssociateSettings(rule="paper", th_click=0.5, th_rel=0.3)), numbered
 
 
 def who(connection: duckdb.DuckDBPyConnection, relation: Relation) -> list[int]:

@@ -34,7 +34,9 @@ def give(run: Run, log: Log) -> None:
 
 def associated(run: Run, log: Log, **settings: Any) -> Manifest:
     give(run, log)
-    return execute(run, ASSOCIATE, lambda tables, output: associate(tables, output, AssociateSettings(**settings)))
+    return execute(
+        run, ASSOCIATE, lambda tables, output: associate(tables, output, AssociateSettings(rule="paper", **settings))
+    )
 
 
 def up_to(log: Log, day: int) -> Log:

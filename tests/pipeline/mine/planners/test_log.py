@@ -9,6 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.mine.planners.log import FIT_PLANNER, SHRINKAGE, LogPlanner, fit_planner
+from darklode.pipeline.mine.planners.port import Tokens
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
 
@@ -53,7 +54,8 @@ def test_a_rare_term_weighs_more(run: Run) -> None:
     rows = learned(run)
     assert rows["default", "plum"]["weight"] == pytest.approx(math.log(4 / 1.5) / math.log(8), abs=1e-6)
     assert rows["default", "appl"]["weight"] == pytest.approx(math.log(4 / 3.5) / math.log(8), abs=1e-6)
-    assert rows["default", "fig"] == {"tenant": "default", "term": "fig", "weight": 1, "documents": 0, "lift": None}
+    assert rows["default", "fig"]["weight"] == pytest.approx(math.log(2 / 1.5) / math.log(4), abs=1e-6)
+    assert (rows["default", "fig"]["documents"], rows["default", "fig"]["queries"]) == (0, 1)
     assert list(rows) == sorted(rows)
 
 
@@ -102,9 +104,43 @@ def test_words_that_stand_together_are_one_term(run: Run) -> None:
     assert planner.plan("default", "factor two") == {"factor": pytest.approx(1.0, abs=0.3), "two": 1.0}
 
 
-def test_pairs_of_characters_are_no_phrases(run: Run) -> None:
-    fitted(run, texts(*["料金表"] * 6, "invoice"), queries(), evidence())
-    assert {term for _, term in learned(run)} == {"料金", "金表", "invoic"}
+def test_scripts_without_spaces_have_words(run: Run) -> None:
+    fitted(run, texts(*["料金を"] * 4, "invoice"), queries("パスワードを教えてください"), evidence())
+    assert {"料金", "を", "パスワード", "教え", "invoic"} <= {term for _, term in learned(run)}
+
+
+def plans(run: Run, docs: pa.Table, *asked: str) -> dict[str, list[str]]:
+    """Each query's terms by a planner that has learned from all of them, the most important first."""
+    fitted(run, docs, queries(*asked), evidence())
+    planner = LogPlanner(run.tables("planner_terms").read("planner_terms"), "v")
+    found = {text: planner.plan("default", text) for text in asked}
+    return {text: sorted(terms, key=lambda term: -terms[term]) for text, terms in found.items()}
+
+
+def test_politeness_does_not_lead(run: Run) -> None:
+    things = ["webhooks", "reset password", "invoices", "api key", "export", "saml", "trial", "members"]
+    asked = [f"plz {thing} wont work" for thing in things]
+    found = plans(run, texts(*[f"all about {thing}" for thing in things]), *asked)
+    for thing, terms in zip(things, found.values(), strict=True):
+        own = Tokens().of(thing)
+        assert set(terms[: len(own)]) == set(own)
+
+
+def test_a_word_of_many_queries_is_weak_in_any_language(run: Run) -> None:
+    german = ["ein passwort ändern", "ein konto löschen", "ein mitglied einladen", "ein plan kündigen"]
+    japanese = [f"{thing}を教えてください" for thing in ("料金プラン", "パスワード", "請求書")]
+    found = plans(run, texts("all about plans", "passwords"), *german, *japanese)
+    assert all(found[text][-1] == "ein" for text in german)
+    polite = {"を", "教え", "て", "くだ", "さい"}
+    assert all(found[text][0] not in polite for text in japanese)
+
+
+def test_nothing_is_known_of_words_that_nobody_used() -> None:
+    weights = {"tenant": ["t"], "term": ["appl"], "weight": [0.5], "documents": [1], "queries": [1]}
+    planner = LogPlanner(TABLES["planner_terms"].rows(weights), "v")
+    assert planner.plan("t", "unheard words") == {}
+    assert planner.plan("t", "unheard") == {"unheard": 1.0}
+    assert planner.plan("t", "unheard apple").keys() == {"unheard", "appl"}
 
 
 def test_tenants_do_not_meet(run: Run) -> None:
@@ -134,9 +170,10 @@ def test_no_documents_and_no_log(run: Run) -> None:
 
 
 def test_the_best_term_has_importance_1() -> None:
-    weights = {"tenant": ["t"] * 3, "term": ["appl", "pear", "plum"], "weight": [0.2, 0.4, 0.0], "documents": [1] * 3}
+    weights = {"tenant": ["t"] * 3, "term": ["appl", "pear", "plum"], "weight": [0.2, 0.4, 0.0]}
+    weights |= {"documents": [1] * 3, "queries": [1] * 3}
     planner = LogPlanner(TABLES["planner_terms"].rows(weights), "v")
     assert planner.plan("t", "apples and a pear") == {"appl": pytest.approx(0.5), "pear": 1.0}
     assert planner.plan("t", "apple unheard") == {"appl": pytest.approx(0.2), "unheard": 1.0}
     assert planner.plan("t", "plum") == planner.plan("t", "the") == {}
-    assert planner.plan("u", "apple pear") == {"appl": 1.0, "pear": 1.0}
+    assert planner.plan("u", "apple") == {"appl": 1.0}

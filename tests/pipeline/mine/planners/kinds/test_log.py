@@ -11,6 +11,7 @@ from helpers.runs import put
 
 def learned(run: Run, **weights: float) -> Tables:
     columns = {"term": list(weights), "weight": list(weights.values()), "documents": [1] * len(weights)}
+    columns["queries"] = columns["documents"]
     put(run, "planner_terms", TABLES["planner_terms"].rows(columns | {"tenant": ["t"] * len(weights)}))
     return run.tables("planner_terms")
 
