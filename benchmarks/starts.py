@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+import psutil
+
 from benchmarks.report import machine, markdown_table, write
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample"
@@ -49,6 +51,21 @@ def observed(name: str, command: list[str], rounds: int, environment: dict[str, 
     return Start(name, round(median(processor), 2), round(median(wall), 2))
 
 
+def first_line(name: str, command: list[str], rounds: int, environment: dict[str, str]) -> Start:
+    """The cost until a command says something; it is ended then. Its last argument gets the round's number."""
+    processor, wall = [], []
+    for number in range(rounds):
+        began = time.perf_counter()
+        asked = [DARKLODE, *command[:-1], f"{command[-1]}{number}"]
+        with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()  # type: ignore[union-attr]
+            wall.append(time.perf_counter() - began)
+            used = psutil.Process(process.pid).cpu_times()
+            processor.append(used.user + used.system)
+            process.terminate()
+    return Start(f"{name}: its first line", round(median(processor), 2), round(median(wall), 2))
+
+
 def main() -> None:
     """Measure each command, and write what was found."""
     parser = argparse.ArgumentParser()
@@ -68,6 +85,8 @@ def main() -> None:
             "darklode build, nothing changed": build,
         }
         found = [observed(name, command, given.rounds, environment) for name, command in cases.items()]
+        mine = ["mine", "--logs", str(SAMPLE), "--docs", str(SAMPLE), *cache, "--out", f"{work}/mined"]
+        found.append(first_line("darklode mine, the sample anew", mine, given.rounds, environment))
         fresh = [[*build[:6], f"{work}/run{number}", *cache] for number in range(given.rounds)]
         each = [observed("darklode build, the sample anew", command, 1, environment) for command in fresh]
         found.append(Start(each[0].command, median(one.processor for one in each), median(one.wall for one in each)))

@@ -26,8 +26,8 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
             with executing(DryRun()):
                 body(*args, **kwargs)
             return
-        except StageIsDue:
-            pass
+        except StageIsDue as due:
+            reporter.say(f"From {due} on there is work to do; starting.")
         with prefect_server() as server:
             from darklode.flows import orchestration
 

@@ -32,6 +32,17 @@ class LogSettings(Section):
         "auto", description="auto: ubi where there are ubi_events, else by each file's ending"
     )
     columns: LogColumns = LogColumns()
+    click_actions: tuple[str, ...] = Field(
+        ("click", "item_click", "product_click", "result_click"), description="UBI: actions that are clicks"
+    )
+    other_actions: tuple[str, ...] = Field(
+        (
+            *("global_click", "search", "on_search", "view_search_results", "type_filter", "brand_filter"),
+            *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
+            *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
+        ),
+        description="UBI: actions that are known to be neither clicks nor impressions",
+    )
     time_zone: str = Field("UTC", description="IANA name of the zone of times that name none")
     first_position: Literal["auto", 0, 1] = Field(
         "auto", description="what the log calls the first place; auto: 0 where any place of a day's files is 0"

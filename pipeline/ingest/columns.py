@@ -162,13 +162,18 @@ def log_columns(settings: LogColumns) -> Columns:
 def event_columns(settings: LogColumns) -> Columns:
     """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
     named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
-    return Columns("logs.columns", named, UBI_EVENTS, ("action", "timestamp"), text="query", events=True)
+    return Columns("logs.columns", named, _of_hits(UBI_EVENTS), ("action", "timestamp"), text="query", events=True)
 
 
 def search_columns(settings: LogColumns) -> Columns:
     """The roles of the fields of `ubi_queries`."""
     named = settings.model_dump(exclude_none=True, include={"tenant"})
-    return Columns("logs.columns", named, UBI_QUERIES, ("search_id",), text="query", events=True)
+    return Columns("logs.columns", named, _of_hits(UBI_QUERIES), ("search_id",), text="query", events=True)
+
+
+def _of_hits(usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The names of fields, and those of the same fields in a hit as search engines export it."""
+    return {role: (*names, *(f"_source.{name}" for name in names)) for role, names in usual.items()}
 
 
 def _list(names: Collection[str]) -> str:

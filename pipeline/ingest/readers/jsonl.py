@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from numpy.typing import NDArray
 
 from darklode.pipeline.ingest.columns import (
     Columns,
@@ -24,6 +26,8 @@ from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file, joined
 
 FEW_LINES = 64
+BULK = [begin % action for action in (b"index", b"create") for begin in (b'{"%s":', b'{"%s" :', b'{ "%s"')]
+"""What the action lines of bulk files begin with."""
 Row = dict[str, str | None]
 Names = dict[str, tuple[str, ...]]
 """The names of each role's fields; of those that a line has, the first one counts."""
@@ -44,12 +48,22 @@ def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iter
     found: Names = {}
     kinds = pa.schema([])
     for some in records_of(file, intake.at, limit):
-        records = sound(some, file, intake)
+        records = sound(some.keep(~_actions(some)) if columns.events else some, file, intake)
         if not found and (good := _probe(records)):
             found = columns.everywhere(columns.find(str(file.path), names_in(good, nested=columns.events)))
             kinds = _kinds(good, found, columns)
         if blocks := list(_blocks(records, found, kinds, columns, file, intake)):
             yield joined(blocks)
+
+
+def _actions(records: Records) -> NDArray[np.bool_]:
+    """Which records are action lines of a bulk file: they say where the next line goes, and are no rows."""
+    data = np.frombuffer(records.data, np.uint8)
+    found = np.zeros(len(records), dtype=bool)
+    for begin in BULK:
+        at = np.minimum(records.starts[:, None] + np.arange(len(begin)), len(data) - 1)
+        found |= (data[at] == np.frombuffer(begin, np.uint8)).all(axis=1)
+    return found
 
 
 def _probe(records: Records) -> list[Values]:

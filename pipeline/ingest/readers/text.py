@@ -109,6 +109,19 @@ class Records:
         lines = self.lines[low:high]
         return Records(self.data[begin:end], self.starts[low:high] - begin, self.stops[low:high] - begin, lines, faults)
 
+    def keep(self, wanted: NDArray[np.bool_]) -> "Records":
+        """The records that are wanted, with their own data only."""
+        if wanted.all():
+            return self
+        edges = np.zeros(len(self.data) + 1, np.int8)
+        edges[self.starts[wanted]] += 1
+        edges[self.stops[wanted]] -= 1
+        data = np.frombuffer(self.data, np.uint8)[np.cumsum(edges[:-1], dtype=np.int8) > 0]
+        sizes, places = (self.stops - self.starts)[wanted], np.cumsum(wanted) - 1
+        faults = {int(places[at]): reason for at, reason in self.faults.items() if wanted[at]}
+        stops = np.cumsum(sizes)
+        return Records(data.tobytes(), stops - sizes, stops, self.lines[wanted], faults)
+
     def without(self, bad: set[int]) -> "Records":
         """All records but some."""
         kept = [at for at in range(len(self)) if at not in bad]

@@ -14,7 +14,8 @@ from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Aside, Intake
 from darklode.pipeline.ingest.rows import Block, Mask, blank, emptied, joined, mask, weed
 
-SHOWN, CLICK = ["impression", "view"], "click"
+SHOWN = ["impression", "view"]
+NEITHER = "is neither impression nor click"
 NAME_CHARACTERS, MOST_NAMES = 40, 100
 SEARCHES = 4096
 SEPARATOR = "\x1f"
@@ -40,7 +41,7 @@ def read_ubi(files: UbiFiles, rules: Rules, intake: Intake, staging: Staging) ->
     own = list(_searches(files.searches, rules, intake))
     with intake.deaf():
         earlier = list(_searches(files.earlier, rules, intake))
-    texts, others = _Texts([*own, *earlier]), _Others()
+    texts, others = _Texts([*own, *earlier]), _Others(rules.settings.other_actions)
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, intake, rules.ingest.max_row_bytes):
@@ -79,23 +80,25 @@ def _of_session(block: Block) -> Block:
 def _impressions(block: Block, texts: "_Texts", others: "_Others", rules: Rules, intake: Intake) -> Block:
     """The impressions and clicks among events, with the texts of their queries."""
     actions = pc.utf8_lower(emptied(block.columns["action"]))
-    shown, clicked = mask(pc.is_in(actions, pa.array(SHOWN))), mask(pc.equal(actions, CLICK))
+    clicks = pc.utf8_lower(pa.array(rules.settings.click_actions, pa.string()))
+    shown, clicked = mask(pc.is_in(actions, pa.array(SHOWN))), mask(pc.is_in(actions, clicks))
     wanted = shown | clicked
     missing = mask(actions.is_null())
     weed(block, [("missing action", missing)], intake)
     weed(block, others.faults(actions, ~wanted & ~missing), Aside(intake))
     rest = block.filter(wanted)
-    clicks = pc.if_else(pa.array(clicked[wanted]), "true", "false")
+    truths = pc.if_else(pa.array(clicked[wanted]), "true", "false")
     doc_ids = rest.columns.get("doc_id", rest.nulls())
-    given = Block(rest.files, rest.columns | {"clicked": clicks, "doc_id": doc_ids}, rest.lines)
+    given = Block(rest.files, rest.columns | {"clicked": truths, "doc_id": doc_ids}, rest.lines)
     told = texts.fill(_of_session(given.completed(rules.ingest)))
     return weed(told, [("its query_id has no query", blank(told.columns["query"]))], intake)
 
 
 class _Others:
-    """The actions that are neither impressions nor clicks; the first hundred are told apart."""
+    """The actions that are neither impressions nor clicks; the first hundred are told apart, and who knows them."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = {action.lower() for action in known}
         self._named: dict[str, str] = {}
 
     def faults(self, actions: pa.Array, bad: Mask) -> list[tuple[str, Mask]]:
@@ -103,10 +106,11 @@ class _Others:
         for action in actions.filter(pa.array(bad)).unique().drop_null().to_pylist():
             if action not in self._named and len(self._named) < MOST_NAMES:
                 name = without_personal_data(pa.array([action]))[0].as_py()[:NAME_CHARACTERS]
-                self._named[action] = f"action {name} is neither impression nor click"
+                unknown = "" if action in self._known else ", as far as logs.click_actions and other_actions know"
+                self._named[action] = f"action {name} {NEITHER}{unknown}"
         codes = pc.index_in(actions, pa.array(self._named, pa.string()))
         named = [(reason, mask(pc.equal(codes, at))) for at, reason in enumerate(self._named.values())]
-        return [*named, ("action is neither impression nor click", bad)]
+        return [*named, (f"action {NEITHER}", bad)]
 
 
 def _unseen_lists(block: Block, staging: Staging, least: int) -> Iterator[Block]:

@@ -69,9 +69,44 @@ def test_other_actions_and_events_without_an_object_are_turned_away(tmp_path: Pa
         ("empty doc_id", 3),
         ("empty doc_id", 4),
         ("missing action", 5),
-        ("action mail [email] is neither impression nor click", 6),
+        ("action mail [email] is neither impression nor click, as far as logs.click_actions and other_actions know", 6),
         ("empty doc_id", 7),
     ]
+
+
+def test_settings_say_which_actions_are_clicks(tmp_path: Path) -> None:
+    rows = [
+        event(name, f"d{place}") for place, name in enumerate(["item_click", "Product_Click", "global_click", "tap"])
+    ]
+    write(tmp_path / "log/ubi_events.jsonl", lines(event(doc="shown"), *rows))
+    got = logs_of(tmp_path / "log", tmp_path / "run")
+    assert {row["doc_id"]: row["clicked"] for row in got.rows} == {"shown": False, "d0": True, "d1": True}
+    assert [reason for reason, _ in got.reasons] == [
+        "action global_click is neither impression nor click",
+        "action tap is neither impression nor click, as far as logs.click_actions and other_actions know",
+    ]
+    told = logs_of(tmp_path / "log", tmp_path / "other", click_actions=["Tap"], other_actions=["item_click"])
+    assert {row["doc_id"]: row["clicked"] for row in told.rows} == {"shown": False, "d3": True}
+    assert len(told.rejects) == 3
+
+
+@pytest.mark.parametrize("action", ['{"index":{"_index":"ubi_events","_id":"7"}}', '{ "create" : {} }'])
+def test_bulk_files_are_read_without_their_action_lines(tmp_path: Path, action: str) -> None:
+    known = [event(user_query=None), event("click", user_query=None), event("click", None)]
+    write(tmp_path / "log/ubi_events.ndjson", "".join(f"{action}\n{line}\n" for line in lines(*known).splitlines()))
+    write(tmp_path / "log/ubi_queries.ndjson", f"{action}\n\n{lines(search('cheap shoes'))}")
+    got = logs_of(tmp_path / "log", tmp_path / "run")
+    assert [(row["query"], row["clicked"]) for row in got.rows] == [("cheap shoes", False), ("cheap shoes", True)]
+    assert got.reasons == [("empty doc_id", 6)]
+    assert got.manifest.funnel[0].rows_in == 3
+
+
+def test_exported_hits_are_read_by_their_source(tmp_path: Path) -> None:
+    hits = [{"_index": "ubi_events", "_id": str(n), "_source": event(doc=f"d{n}", user_query=None)} for n in range(3)]
+    write(tmp_path / "log/ubi_events.jsonl", lines(*hits))
+    write(tmp_path / "log/ubi_queries.jsonl", lines({"_index": "ubi_queries", "_source": search("cheap shoes")}))
+    got = logs_of(tmp_path / "log", tmp_path / "run")
+    assert [(row["query"], row["doc_id"]) for row in got.rows] == [("cheap shoes", f"d{n}") for n in range(3)]
 
 
 def test_other_actions_are_not_unreadable(tmp_path: Path) -> None:
@@ -203,4 +238,4 @@ def test_a_real_sample(tmp_path: Path) -> None:
     kept = logs_of(SAMPLE, tmp_path / "other")
     # 1,999 impressions and 287 clicks, 87 of them of queries that nothing tells; 404 listed where no impression is.
     assert len(kept.rows) == 1999 + 287 - 87 + 404
-    assert kept.manifest.funnel[0].dropped["its query_id has no query"] == 87
+    assert kept.manifest.funnel[0].dropped["its query_id has no query"] == 87 + 11, "and of 11 item_click"
