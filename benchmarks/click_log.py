@@ -51,10 +51,10 @@ def _scattered(numbers: Ints) -> NDArray[np.float64]:
     return found
 
 
-def write_day(folder: Path, number: int, searches: int) -> int:
-    """Write a day's impressions; returns how many."""
+def day_of_log(number: int, searches: int, first: date = FIRST) -> pa.Table:
+    """A day's impressions, in the order of the searches."""
     generator = np.random.default_rng(number)
-    day = FIRST + timedelta(number)
+    day = first + timedelta(number)
     query = ranks(generator, searches, QUERIES)
     noise = generator.random((searches, CANDIDATES)) + np.arange(CANDIDATES) / CANDIDATES
     shown = np.argsort(noise, axis=1)[:, :SHOWN]
@@ -64,7 +64,7 @@ def write_day(folder: Path, number: int, searches: int) -> int:
     second = np.sort(generator.integers(0, 86_400, searches))
     start = np.datetime64(day.isoformat(), "us")
     rows = np.repeat(np.arange(searches), SHOWN)
-    table = pa.table(
+    return pa.table(
         {
             "search_id": pc.binary_join_element_wise(f"{number}-", pa.array(rows).cast(pa.string()), ""),
             "session_id": pc.binary_join_element_wise("s", pa.array(rows // 3).cast(pa.string()), ""),
@@ -75,7 +75,12 @@ def write_day(folder: Path, number: int, searches: int) -> int:
             "clicked": pa.array(clicked.ravel()),
         }
     )
-    place = folder / f"date={day.isoformat()}" / "impressions.parquet"
+
+
+def write_day(folder: Path, number: int, searches: int) -> int:
+    """Write a day's impressions; returns how many."""
+    table = day_of_log(number, searches)
+    place = folder / f"date={FIRST + timedelta(number)}" / "impressions.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, place, compression="zstd")
     return table.num_rows

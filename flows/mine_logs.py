@@ -7,7 +7,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import DEFAULT_PRESET, load_settings
-from darklode.flows.nights import ask_to_learn, asked_to_learn, tell_what_came, watch
+from darklode.flows.nights import ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
 from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
@@ -17,6 +17,9 @@ from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_document
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
 from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, admit_days
 from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
 from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
@@ -49,6 +52,9 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     first: date | None = None,
     last: date | None = None,
     refresh: bool = False,
+    accept_days: list[str] | None = None,
+    discard_days: list[str] | None = None,
+    reason: str | None = None,
     preset: str = DEFAULT_PRESET,
     settings: dict[str, Any] | None = None,
 ) -> None:
@@ -61,12 +67,19 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         first: first day to read; by default all that the log holds. Days read before stay.
         last: last day to read.
         refresh: learn planner and click model anew, from all settled days.
+        accept_days: days that were held back and are right, as 2026-03-11, or TENANT:2026-03-11.
+        discard_days: days that are to be left out for good.
+        reason: why they are accepted or discarded, for the record.
         preset: where the settings start from.
         settings: what differs from the preset, as nested sections.
+
+    Raises:
+        HeldBack: a day of the log is held back; everything else is published.
     """
     chosen = load_settings(preset, values=settings)
     tools.fetch_ranker(chosen)
     run, dates = place_for(out, mined=True), _dates(first, last)
+    wish = Wish(accept_days or (), discard_days or (), reason)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)
         job = steps(run, logs, docs, chosen, dates)
@@ -74,14 +87,14 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
             if not step.wanted:
                 continue
             before = run.manifest(step.stage)
-            if step.stage.name == MINED_TRIPLETS.name:
-                watch(run, chosen.mining)
             after = run_step(run, step)
             if step.stage is INGEST_LOGS:
                 tell_what_came(before, after)
-                if refresh:
-                    ask_to_learn(run)
+                decide(run, history_of(run, chosen), wish)
+            if step.stage is ADMIT_DAYS and refresh:
+                ask_to_learn(run, history_of(run, chosen))
         finish(run, chosen, job)
+        tell_held(run)
 
 
 def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[date] | None = None) -> list[Step]:
@@ -91,7 +104,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     ranks, verifies = given.relevance.ranker != "none", _verifies(given)
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
     apart = given.split.by == "cluster_and_positives"
-    history, planner = _history(run, given), as_kind(given.planner, PlannerKind)
+    history, planner = history_of(run, given), as_kind(given.planner, PlannerKind)
 
     def clicks_through() -> date | None:
         return None if given.click.model == "paper" else history.through()
@@ -117,13 +130,24 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             unkeyed=("dates", "known"),
             source=logs,
         ),
+        Step(DAY_FIGURES_STAGE, call(day_figures, bots)),
+        Step(
+            ADMIT_DAYS,
+            lambda: call(admit_days, given.admission, standing=history.standing()),
+            lambda: {"files and decisions": key_of(history.standing().identity)},
+            unkeyed=("standing",),
+        ),
         Step(
             CLICK_MODEL_STAGE,
             lambda: call(click_model, given.click.only("model"), bots, through=clicks_through()),
-            lambda: history.learned_from("impressions", "timestamp", clicks_through()),
+            lambda: history.shown_until(clicks_through()),
             unkeyed=("through",),
         ),
-        Step(EVIDENCE, call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots)),
+        Step(
+            EVIDENCE,
+            call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots),
+            lambda: {"the admitted days": key_of(history.admitted())},
+        ),
         Step(LOG_QUERIES_STAGE, call(log_queries)),
         Step(
             MINED_SPLITS,
@@ -137,7 +161,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         Step(
             FIT_PLANNER,
             lambda: call(fit_planner, through=history.through()),
-            lambda: history.learned_from("click_evidence", "date", history.through()),
+            lambda: history.clicked_until(history.through()),
             unkeyed=("through",),
             wanted=planner.LEARNS,
         ),
@@ -198,7 +222,8 @@ def _refuted(settings: Settings) -> tuple[str, ...]:
     return VERIFY.writes[:1] if _verifies(settings) and not settings.mining.keep_refuted else ()
 
 
-def _history(run: Run, settings: Settings) -> History:
+def history_of(run: Run, settings: Settings) -> History:
+    """What a night finds of earlier ones."""
     return History(
         run,
         refresh_days=settings.planner.refresh_days,

@@ -1,19 +1,14 @@
-"""What a night of mining says of the log: what came, whether it is unlike the days before, and what is learned anew."""
+"""What a night of mining says of the log: what came, which days are held back, and what is learned anew."""
 
 from datetime import date
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from darklode.flows.executor import Exhibit, executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import HeldBack
-from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import drift
-from darklode.schemas.mining import MiningSettings
+from darklode.pipeline.mine.admission.decisions import Decisions, Wish
+from darklode.pipeline.mine.history import History
 
 NAMED = 5
 LEARN = "learn"
@@ -30,36 +25,48 @@ def tell_what_came(before: Manifest | None, after: Manifest) -> None:
         reporter().say(f"new in the log, or changed: {named}")
 
 
-def watch(run: Run, settings: MiningSettings) -> None:
-    """Say how the newest day differs from those before it; days of test data are not looked at.
+def decide(run: Run, history: History, wish: Wish) -> None:
+    """Note which days somebody accepts or discards.
 
     Raises:
-        HeldBack: by more than `mining.max_drift`.
+        SettingsError: the log does not hold one of them.
     """
-    nights = statistics.nights(all_tables(run))
-    if settings.test_from is not None:
-        nights = nights.filter(pc.less(nights["date"], pa.scalar(settings.test_from)))
-    found = drift(nights)
-    flagged = [one for one in found if abs(one.change) > settings.flag_drift]
-    if not flagged:
+    Decisions(run.store).add(wish.decisions(history.marks()))
+
+
+HELD = """
+    SELECT CAST(date AS VARCHAR) AS date, tenant, rows, array_to_string(reasons, '; ') AS reasons,
+           CASE WHEN count(*) OVER (PARTITION BY date) = 1 THEN CAST(date AS VARCHAR)
+                ELSE concat(tenant, ':', CAST(date AS VARCHAR)) END AS name
+    FROM log_days QUALIFY state = 'held' ORDER BY date, tenant
+"""
+
+
+def tell_held(run: Run) -> None:
+    """Show the days that are held back and undecided; the run is complete without them.
+
+    Raises:
+        HeldBack: there is one.
+    """
+    rows = run.tables("log_days").sql(HELD)
+    if not rows.num_rows:
         return
-    rows = [vars(one) for one in flagged]
-    executor().show([Exhibit("drift", rows, run.store.url)])
-    reporter().table("Unlike the seven days before", pa.Table.from_pylist(rows))
-    bound = settings.max_drift
-    worst = max(flagged, key=lambda one: abs(one.change))
-    if bound is not None and abs(worst.change) > bound:
-        said = "; ".join(map(str, flagged))
-        raise HeldBack(
-            f"the night of {worst.date} is held back, the triplets stay as they were: {said}. Look into the log; "
-            f"publish it with --set mining.max_drift=null"
-        )
+    shown = rows.drop_columns(["name"])
+    executor().show([Exhibit("held-days", shown.to_pylist(), run.store.url)])
+    reporter().table("Days held back", shown)
+    said = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
+    more = f" and {rows.num_rows - NAMED} more" if rows.num_rows > NAMED else ""
+    raise HeldBack(
+        f"held back, everything else is published: {said}{more}. Look into the log: --accept-day takes a day in, "
+        "--discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
+        "judged anew",
+        rows["name"].to_pylist(),
+    )
 
 
-def ask_to_learn(run: Run) -> None:
+def ask_to_learn(run: Run, history: History) -> None:
     """Note the wish that planner and click model learn from all that is settled by now."""
-    days = run.tables("impressions").by_day("impressions", "timestamp")
-    if days:
+    if days := history.admitted():
         note(run, {LEARN: max(days)})
 
 

@@ -60,6 +60,17 @@ class LogSettings(Section):
     )
 
 
+class AdmissionSettings(Section):
+    """Which days of the log are learned from."""
+
+    hold: bool = Field(
+        True, description="keep an implausible day out of all that is made until somebody decides; false: only name it"
+    )
+    limit: float = Field(
+        5.0, gt=0, description="a day is implausible so many robust deviations from those before it (docs/mining.md)"
+    )
+
+
 Merge = Literal["strongest", "all"]
 
 
@@ -167,8 +178,6 @@ class MiningSettings(Section):
         "and tier, at most 1,200, by any judge but the embedded one",
     )
     keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
-    flag_drift: float = Field(0.5, gt=0, description="flag a night whose counts differ so much from the seven before")
-    max_drift: float | None = Field(None, gt=0, description="hold a night back that differs more; null: never")
     test_from: date | None = Field(
         None, description="day from which on the log is test data and nothing is mined for training; null: never"
     )

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
 from darklode.schemas.kinds import Group, KindSection, OfKind
 from darklode.schemas.mining import (
+    AdmissionSettings,
     AssociateSettings,
     ClickSettings,
     LogSettings,
@@ -377,6 +378,7 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     logs: LogSettings = LogSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     click: ClickSettings = ClickSettings()
     relevance: RelevanceSettings = RelevanceSettings()
     planner: Annotated[PlannerSettings, OfKind(PLANNERS, PlannerSettings)] = Field(

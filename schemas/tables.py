@@ -6,6 +6,7 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 
 import pyarrow as pa
 
+from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
@@ -382,6 +383,7 @@ TABLES: dict[str, Table] = {
         HUMAN_LABELS,
         CALIBRATION,
         RELIABILITY,
+        *DAY_TABLES,
         *MINED_TABLES,
         TRIPLETS,
         HELD_OUT,

@@ -36,7 +36,7 @@ OFFERED_KIND = "llm"
 
 OFFERED_FOR_LOGS = """
     logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
-    click.model associate.max_per_query mining.max_drift
+    click.model associate.max_per_query admission.hold
 """.split()
 """Shown with their default and its meaning, where nothing else was chosen."""
 

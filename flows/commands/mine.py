@@ -1,6 +1,8 @@
 """darklode mine: triplets from a search log."""
 
 import json
+import shlex
+import sys
 from datetime import datetime
 from typing import Annotated
 
@@ -12,7 +14,7 @@ from darklode.flows.console import console, printable, reporter, show
 from darklode.flows.launch import launch
 from darklode.flows.mine_logs import mine_logs
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import HeldBack, SettingsError
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
@@ -56,6 +58,15 @@ def mine(
         typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
     ] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
+    accept_days: Annotated[
+        list[str] | None,
+        typer.Option("--accept-day", metavar="DAY", help="Take in a day that was held back. May be given again."),
+    ] = None,
+    discard_days: Annotated[
+        list[str] | None,
+        typer.Option("--discard-day", metavar="DAY", help="Leave a day out for good. May be given again."),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the record.")] = None,
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -71,19 +82,36 @@ def mine(
     logs, docs = given.path("logs", logs, "--logs"), given.path("docs", docs, "--docs")
     out = given.path("mined", out, "--out")
     begin, end = date or first, date or last
-    launch(
-        mine_logs,
-        reporter(),
-        logs,
-        docs,
-        out,
-        first=begin and begin.date(),
-        last=end and end.date(),
-        refresh=refresh,
-        preset=given.preset,
-        settings=settings.model_dump(mode="json"),
-    )
+    try:
+        launch(
+            mine_logs,
+            reporter(),
+            logs,
+            docs,
+            out,
+            first=begin and begin.date(),
+            last=end and end.date(),
+            refresh=refresh,
+            accept_days=accept_days,
+            discard_days=discard_days,
+            reason=reason,
+            preset=given.preset,
+            settings=settings.model_dump(mode="json"),
+        )
+    except HeldBack as held:
+        _summarise(Run(out), settings)
+        _ways_on(held)
+        raise
     _summarise(Run(out), settings)
+
+
+def _ways_on(held: HeldBack) -> None:
+    """The commands that decide the days, as they are to be typed."""
+    console.print("\n[yellow]Days are held back. Look into the log, then[/yellow]")
+    for option, what in (("--accept-day", "take them in"), ("--discard-day", "leave them out for good")):
+        named = [part for day in held.days for part in (option, day)]
+        command = shlex.join(["darklode", *sys.argv[1:], *named, "--reason", "…"])
+        console.print(f"{what}:\n  {printable(command)}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _summarise(run: Run, settings: Settings) -> None:

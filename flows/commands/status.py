@@ -7,11 +7,13 @@ import typer
 
 from darklode.flows import runs
 from darklode.flows.commands.options import RunArgument, application
-from darklode.flows.console import show_rows
+from darklode.flows.console import show, show_rows
 from darklode.flows.jobs import steps_of
 from darklode.flows.reporting import summary
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.report import statistics
 
 app = application()
 
@@ -28,6 +30,13 @@ def status(
         sys.stdout.write(settings_of(Run(run)))
     else:
         show_rows(outlook(Run(run)), COLUMNS, Run(run).store.url)
+        _show_days(Run(run))
+
+
+def _show_days(run: Run) -> None:
+    """Show the days of a log that are not just admitted."""
+    if (days := statistics.days(all_tables(run))).num_rows:
+        show(days, "Days held, discarded, accepted or missing")
 
 
 COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}

@@ -6,12 +6,14 @@ DarklodeError
 │   └── TooManyRejects   so many bad rows that the mapping must be wrong
 ├── ArtifactError        a run folder that is locked, incomplete or not a run
 ├── NotPublishable       a benchmark whose judge agrees too little with people
-├── HeldBack             a night whose numbers differ too much from those before it
+├── HeldBack             days of a search log that wait for somebody's decision
 ├── MissingPart          a package, server or key that a setting asks for
 └── ExportError          a run that the format cannot hold
 
 Each message says what was wrong, where, and what to do next. A bad row is no error: it goes to `rejects`.
 """
+
+from collections.abc import Sequence
 
 
 class DarklodeError(Exception):
@@ -43,7 +45,18 @@ class NotPublishable(DarklodeError):
 
 
 class HeldBack(DarklodeError):
-    """A night of mining that is not published: its numbers differ more than `mining.max_drift` allows."""
+    """Days of a search log that are implausible and wait for a decision; the run is complete without them.
+
+    Args:
+        message: which, and why.
+        days: what `--accept-day` and `--discard-day` call them.
+    """
+
+    code = 4
+
+    def __init__(self, message: str, days: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.days = list(days)
 
 
 class MissingPart(DarklodeError):

@@ -14,13 +14,13 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
-from darklode.pipeline.base.relations import view
-from darklode.pipeline.mine.days import digests, until
+from darklode.pipeline.mine.admission.admitted import Admitted
+from darklode.pipeline.mine.days import until
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mined_tables import CLICK_MODEL, CLICK_PRIOR
 from darklode.schemas.mining import ClickSettings, LogSettings
 
-CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions",))
+CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions", "log_days"))
 
 MOST_ROWS = 2_000_000
 """Distinct (query, document, place) that the position-based model is fitted on: the most shown ones of a tenant."""
@@ -78,7 +78,7 @@ MOST_SHOWN = """
 def click_model(
     tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, *, through: date | None
 ) -> None:
-    """Learn what each place is worth from the impressions up to a day, and the prior; nothing for the model `paper`.
+    """Learn what each place is worth from admitted impressions up to a day, and the prior; for `paper` nothing.
 
     Args:
         tables: holds `impressions`.
@@ -91,12 +91,11 @@ def click_model(
     """
     if click.model == "paper":
         return
-    days = tables.by_day("impressions", "timestamp")
+    log = Admitted.of(tables)
     with tables.connect() as connection:
         connection.execute(SEEN)
-        for day in until(digests(days), through):
-            impressions = view(connection, tables.of("impressions", days[day]), "impressions")
-            exposures = Exposures.of(connection, impressions, logs)
+        for day in until(log.digests(), through):
+            exposures = Exposures.of(connection, log.impressions(connection, day), logs)
             connection.execute(SEEN_OF_A_DAY.format(people=exposures.people))
             exposures.drop(connection)
         shares: pa.Table = connection.sql(SHARES).to_arrow_table()

@@ -12,13 +12,20 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.pipeline.base.spelling import normal_form
+from darklode.pipeline.mine.admission.admitted import Admitted
 from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 
-EVIDENCE = Stage("click_evidence", 3, ("impressions", "click_model"), ("click_evidence", "query_spellings"))
+EVIDENCE = Stage(
+    "click_evidence",
+    4,
+    ("click_model",),
+    ("click_evidence", "query_spellings"),
+    consults=("impressions", "log_days"),
+)
 
 ROWS = 1 << 19
 
@@ -54,21 +61,21 @@ LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, que
 
 
 def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings) -> None:
-    """Sum up each day's impressions by query and document, and by spelling; a day that stands is not read again.
+    """Sum up each admitted day by query and document, and by spelling; a day that stands is not read again.
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
-    days = tables.by_day("impressions", "timestamp")
+    log = Admitted.of(tables)
     model = digest(tables.parts("click_model"))
     totals: list[dict[str, object]] = []
     contains: dict[str, list[str]] = {}
-    for number, (day, mark) in enumerate(digests(days).items()):
+    for number, (day, mark) in enumerate(log.digests().items()):
         with output.unit(day, key_of(mark, model)) as unit:
             if not unit.done:
-                _day(tables.of("impressions", days[day]), output, unit, day, click, logs)
+                _day(log, output, unit, day, click, logs)
                 unit.facts["contains"] = _contains(output, unit, day)
         totals.append(unit.facts)
-        output.progress(number + 1, len(days), day)
+        output.progress(number + 1, len(log.days), day)
         contains[day] = unit.facts["contains"]
     output.facts["contains"] = contains
     output.count(_step(totals))
@@ -87,16 +94,16 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
     return [] if lost else [*known, digests({day: parts})[day]]
 
 
-def _day(tables: Tables, output: Output, unit: Unit, day: str, click: ClickSettings, logs: LogSettings) -> None:
-    with tables.connect() as connection:
-        impressions = view(connection, tables, "impressions")
+def _day(log: Admitted, output: Output, unit: Unit, day: str, click: ClickSettings, logs: LogSettings) -> None:
+    with log.tables.connect() as connection:
+        impressions = log.impressions(connection, day)
         exposures = Exposures.of(connection, impressions, logs)
         bots = exposures.caught(connection)
         given = {"day": day, "skipped": click.negatives == "skipped", "dwell": click.min_dwell_seconds}
         _write(connection, output, "click_evidence", EVIDENCE_OF_A_DAY.format(people=exposures.people), given)
         spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
         _write(connection, output, "query_spellings", spelled, {"day": day})
-        unit.facts |= _counts(connection, tables.rows("impressions"), exposures, bots)
+        unit.facts |= _counts(connection, impressions, exposures, bots)
     if bots.num_rows:
         said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         columns = {name: bots[name] for name in ("tenant", "id", "reason")} | {"payload": pa.array(said)}
@@ -111,10 +118,10 @@ def _write(
 
 
 def _counts(
-    connection: duckdb.DuckDBPyConnection, rows: int, exposures: Exposures, bots: pa.Table
+    connection: duckdb.DuckDBPyConnection, impressions: Relation, exposures: Exposures, bots: pa.Table
 ) -> dict[str, object]:
-    counted = f"SELECT (SELECT count(*) FROM {exposures.shown}), (SELECT count(*) FROM {exposures.people})"
-    shown, kept = connection.sql(counted).fetchall()[0]
+    each = ", ".join(f"(SELECT count(*) FROM {one})" for one in (impressions, exposures.shown, exposures.people))
+    rows, shown, kept = connection.sql(f"SELECT {each}").fetchall()[0]
     dropped: dict[str, int] = {}
     for row in bots.to_pylist():
         dropped[row["reason"]] = dropped.get(row["reason"], 0) + row["rows"]

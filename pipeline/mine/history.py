@@ -7,12 +7,16 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
+from darklode.pipeline.mine.admission.admitted import Admitted
+from darklode.pipeline.mine.admission.decisions import Decisions
+from darklode.pipeline.mine.admission.stage import Standing
 from darklode.pipeline.mine.association.stage import ASSOCIATE
 from darklode.pipeline.mine.days import Days, digests, settled, until
 from darklode.pipeline.mine.evidence import EVIDENCE
 from darklode.pipeline.mine.planners.port import PLAN_QUERIES
 from darklode.pipeline.mine.relevance.stage import RELEVANCE
 
+SETTLED = "the settled days"
 BEFORE_PAIRS = (PLAN_QUERIES, ASSOCIATE, RELEVANCE)
 
 
@@ -58,15 +62,36 @@ class History:
 
     def through(self) -> date | None:
         """The last day from which planner and click model learn; never one of the test period."""
-        days = [date.fromisoformat(day) for day in self._days("impressions", "timestamp")]
+        days = [date.fromisoformat(day) for day in self.admitted()]
         days = [day for day in days if self.test_from is None or day < self.test_from]
         if not days:
             return None
         return settled(days[0], days[-1], refresh_days=self.refresh_days, late_days=self.late_days, asked=self.asked())
 
-    def learned_from(self, table: str, column: str, through: date | None) -> Mapping[str, str]:
-        """Names the days of a table up to one, as an input."""
-        return {"the settled days": key_of(until(digests(self._days(table, column)), through))}
+    def admitted(self) -> Mapping[str, str]:
+        """What names each admitted day of the log; a decision about another day changes nothing in it."""
+        parts = self.run.parts()
+        if "impressions" not in parts:
+            return {}
+        return Admitted.of(self.run.tables(*({"impressions", "log_days"} & parts.keys()))).digests()
+
+    def shown_until(self, through: date | None) -> Mapping[str, str]:
+        """Names the admitted days of the log up to one, as an input."""
+        return {SETTLED: key_of(until(self.admitted(), through))}
+
+    def clicked_until(self, through: date | None) -> Mapping[str, str]:
+        """Names the days of evidence up to one, as an input."""
+        return {SETTLED: key_of(until(digests(self._days("click_evidence")), through))}
+
+    def standing(self) -> Standing:
+        """What stands outside of the tables: the days that were read, and what people decided of them."""
+        read = frozenset(name for name in self.sources() if _is_day(name))
+        return Standing(read, Decisions(self.run.store).standing(self.marks()))
+
+    def marks(self) -> Mapping[str, str]:
+        """What names each day's own files, late events left out; the rows of a day that has no files of its own."""
+        own = {name: basis.partition("-")[0] for name, basis in self.sources().items() if _is_day(name)}
+        return {day: own.get(day, mark) for day, mark in digests(self._days("impressions", "timestamp")).items()} | own
 
     def learned(self, table: str) -> Tables:
         """A table that was learned from settled days; empty where nothing was learned yet."""
@@ -78,9 +103,16 @@ class History:
         made_with = {name: manifest.settings if manifest else {} for name, manifest in manifests.items()}
         return Past(self._facts(EVIDENCE).get("contains", {}), made_with)
 
-    def _days(self, table: str, column: str) -> Days:
+    def _days(self, table: str, column: str = "date") -> Days:
         return self.run.tables(table).by_day(table, column) if table in self.run.parts() else {}
 
     def _facts(self, stage: Stage) -> Mapping[str, Any]:
         manifest = self.run.manifest(stage)
         return manifest.facts if manifest else {}
+
+
+def _is_day(name: str) -> bool:
+    try:
+        return date.fromisoformat(name).isoformat() == name
+    except ValueError:
+        return False

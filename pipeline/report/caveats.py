@@ -1,10 +1,6 @@
 """What whoever uses a run must know, read off its tables; of a mined run also how its newest day differs."""
 
-from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
-
-import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
@@ -200,7 +196,7 @@ def mined_caveats(tables: Tables) -> list[str]:
     Args:
         tables: `views.all_tables` of a mined run.
     """
-    found = [_without_text(tables), _without_negative(tables)]
+    found = [_without_text(tables), _without_negative(tables), _left_out(tables)]
     return [sentence for sentence in found if sentence]
 
 
@@ -233,39 +229,16 @@ def _without_negative(tables: Tables) -> str:
     return f"{short:,} triplets have no negative; none was made up." if short else ""
 
 
-WATCHED = ("exposures", "clicks", "queries", "new_queries", "click_one_hop")
-NIGHTS = 7
-LEAST_NIGHTS = 3
+LEFT_OUT = """
+    SELECT state, count(DISTINCT date) AS days, CAST(max(date) AS VARCHAR) AS latest
+    FROM log_days WHERE state IN ('held', 'discarded') GROUP BY state ORDER BY state DESC
+"""
 
 
-@dataclass(frozen=True)
-class Drift:
-    """How far one number of the newest day lies from its mean over up to seven days before; change is relative."""
-
-    date: str
-    measure: str
-    value: int
-    mean: float
-    change: float
-
-    def __str__(self) -> str:
-        return f"{self.measure} {self.value:,} against {self.mean:,.1f} ({self.change:+.0%})"
+def _left_out(tables: Tables) -> str:
+    rows = tables.sql(LEFT_OUT).to_pylist() if "log_days" in tables else []
+    said = [f"{row['days']:,} {'is' if row['days'] == 1 else 'are'} {WORDS[row['state']]}" for row in rows]
+    return f"Of the log's days, {' and '.join(said)}: nothing is made of them." if said else ""
 
 
-def drift(nights: pa.Table) -> list[Drift]:
-    """Compare the newest day with the seven before it; nothing is said before there are three.
-
-    Args:
-        nights: `statistics.nights`, in order of the days.
-    """
-    rows: list[dict[str, Any]] = nights.to_pylist()
-    newest, before = rows[-1:], rows[-1 - NIGHTS : -1]
-    if len(before) < LEAST_NIGHTS:
-        return []
-    means = {measure: fmean(row[measure] for row in before) for measure in WATCHED}
-    return [
-        Drift(str(row["date"]), measure, row[measure], mean, row[measure] / mean - 1)
-        for row in newest
-        for measure, mean in means.items()
-        if mean
-    ]
+WORDS = {"held": "held back until somebody decides", "discarded": "discarded"}

@@ -183,6 +183,12 @@ triplet_sources = Statistic("""
 """)
 """Triplets by source."""
 
+days = Statistic("""
+    SELECT date, tenant, state, rows, array_to_string(reasons, '; ') AS reasons, decided, because
+    FROM log_days WHERE state <> 'admitted' OR len(reasons) > 0 ORDER BY date DESC, tenant
+""")
+"""The log's days that are held, discarded, accepted or missing, and those that are only named; the newest first."""
+
 nights = Statistic("""
     WITH evidence AS (
         SELECT date, sum(exposures) AS exposures, sum(clicks) AS clicks, count(DISTINCT query_id) AS queries

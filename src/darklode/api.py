@@ -195,6 +195,9 @@ def mine(  # noqa: PLR0913 (the options of the command)
     last: date | None = None,
     test_from: date | None = None,
     refresh: bool = False,
+    accept_days: Sequence[str] = (),
+    discard_days: Sequence[str] = (),
+    reason: str | None = None,
     preset: str | None = None,
     config: Location | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -209,11 +212,15 @@ def mine(  # noqa: PLR0913 (the options of the command)
         last: last day to read (`--to`).
         test_from: from this day on the log is test data.
         refresh: learn planner and click model anew.
+        accept_days: days that were held back and are right, as 2026-03-11, or TENANT:2026-03-11.
+        discard_days: days that are to be left out for good.
+        reason: why, for the record.
         preset: where the settings start from.
         config: a YAML file with settings and paths.
         settings: what differs from both, as `{"click.model": "pbm"}` or nested.
 
     Raises:
+        HeldBack: a day of the log waits for a decision; the run is complete without it.
         DarklodeError: what the command line would print; the class says what kind of error it is.
     """
     given = project(_path(config), preset)
@@ -224,7 +231,8 @@ def mine(  # noqa: PLR0913 (the options of the command)
 
     values = chosen.model_dump(mode="json")
     days = {"first": first, "last": last, "refresh": refresh}
-    launch(mine_logs, Silent(), log, documents, to, **days, preset=given.preset, settings=values)
+    decided = {"accept_days": list(accept_days), "discard_days": list(discard_days), "reason": reason}
+    launch(mine_logs, Silent(), log, documents, to, **days, **decided, preset=given.preset, settings=values)
     return Run(to)
 
 

@@ -1,5 +1,6 @@
 """Whichever way the log's days come in, the tables end up the same as those of one run over all of them."""
 
+import random
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -138,3 +139,34 @@ def test_events_that_come_in_late_count_for_their_own_day(tmp_path: Path) -> Non
     assert shown.items() >= {
         (row["day"], row["n"]) for row in Run(str(whole)).tables("impressions").sql(per_day).to_pylist()
     }
+
+
+def garbage(log: Path, number: int) -> None:
+    """A day of eight copies of the sixth, with other documents, half of them clicked."""
+    chance = random.Random(number)
+    head, *rows = file_of(log, 6).read_text().splitlines()
+    cells = [(*row.split(",", 4)[:4], *row.split(",", 4)[4].rsplit(",", 3)) for row in rows]
+    shown = [cell[5] for cell in cells]
+    made = []
+    for copy in range(8):
+        for event, tenant, session, time, query, _doc, place, _clicked in cells:
+            ids = f"{copy}{event},{tenant},{copy}{session},{day(number)}{time[10:]}"
+            made.append(f"{ids},{query},{chance.choice(shown)},{place},{chance.choice(('true', 'false'))}")
+    file_of(log, number).parent.mkdir()
+    file_of(log, number).write_text("\n".join([head, *made]) + "\n")
+
+
+def test_a_held_day_leaves_no_trace_in_later_nights(once: Once, tmp_path: Path) -> None:
+    """Ten good days with garbage after the eighth, in one night and in several: as if it had never come."""
+    log = sample_log(tmp_path)
+    garbage(log, 11)
+    own = ("impressions/", "day_", "log_days/", "rejects/", "funnel/")
+
+    def made(run: Path) -> dict[str, object]:
+        return {name: rows for name, rows in tables_of(run).items() if not name.startswith(own)}
+
+    run = nights(tmp_path / "run", range(1, 9), [11], [9], [10], logs=log)
+    states = Run(str(run)).tables("log_days").sql("SELECT DISTINCT date, state FROM log_days WHERE state <> 'admitted'")
+    assert states.to_pylist() == [{"date": day(11), "state": "held"}]
+    assert made(run) == made(once())
+    assert made(nights(tmp_path / "at once", range(1, 12), logs=log)) == made(run)

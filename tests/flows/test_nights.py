@@ -1,4 +1,4 @@
-"""What a night says of the log: what is new, whether it is unlike the days before, and what is to be learned anew."""
+"""What a night says of the log: what is new, which days are held back, and what is to be learned anew."""
 
 from datetime import date, timedelta
 
@@ -6,12 +6,15 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.executor import Exhibit, InProcess, executing
-from darklode.flows.nights import NAMED, ask_to_learn, asked_to_learn, tell_what_came, watch
+from darklode.flows.nights import NAMED, ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
 from darklode.flows.reporting import Silent, reporting
 from darklode.flows.runs import noted
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.base.errors import HeldBack
-from darklode.schemas.mining import MiningSettings
+from darklode.pipeline.base.errors import HeldBack, SettingsError
+from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.history import History
+from darklode.schemas.tables import TABLES
+from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, mine
 
 
@@ -62,47 +65,63 @@ class Showing(InProcess):
         self.shown += exhibits  # type: ignore[arg-type]
 
 
-def logged(run: Run, *searches: int) -> Run:
-    """A run whose days had so many searches each, every one of a new query."""
-
-    def search(day: int, number: int) -> Search:
-        return Search("default", f"s{number}", number, f"{day}x{number}", (DOCS[0], DOCS[1]), frozenset({1}))
-
-    mine(run, {FIRST + timedelta(day): [search(day, one) for one in range(n)] for day, n in enumerate(searches)})
+def log_days(run: Run, *states: tuple[str, str, list[str]]) -> Run:
+    """A run whose log has days of March in these states, each with its tenant and reasons."""
+    rows = [
+        {"tenant": tenant, "date": FIRST + timedelta(number), "state": state, "reasons": reasons, "rows": 9}
+        for number, (tenant, state, reasons) in enumerate(states)
+    ]
+    put(run, "log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
     return run
 
 
-def watched(run: Run, settings: MiningSettings) -> tuple[Told, list[Exhibit]]:
+def test_a_night_without_held_days_says_nothing(run: Run) -> None:
     told, showing = Told(), Showing()
     with reporting(told), executing(showing):
-        watch(run, settings)
-    return told, showing.shown
+        tell_held(log_days(run, ("t", "admitted", []), ("t", "discarded", ["x"]), ("t", "missing", ["y"])))
+    assert (told.tables, showing.shown) == ([], [])
 
 
-def test_a_night_like_the_others_says_nothing(run: Run) -> None:
-    told, shown = watched(logged(run, 10, 10, 11, 10), MiningSettings(max_drift=0.5))
-    assert (told.tables, shown) == ([], [])
+def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None:
+    told, showing = Told(), Showing()
+    log_days(run, ("t", "admitted", []), ("t", "held", ["3 searches, 150 expected", "no clicks"]))
+    with reporting(told), executing(showing), pytest.raises(HeldBack) as raised:
+        tell_held(run)
+    row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
+    assert (told.tables, [one.key for one in showing.shown]) == ([[row]], ["held-days"])
+    assert str(raised.value).startswith(
+        "held back, everything else is published: 2026-03-02 (3 searches, 150 expected; no clicks). Look into the log"
+    )
+    assert (raised.value.code, raised.value.days) == (4, ["2026-03-02"])
 
 
-def test_a_night_that_differs_is_shown_and_beyond_the_bound_held_back(run: Run) -> None:
-    logged(run, 10, 10, 10, 40)
-    told, shown = watched(run, MiningSettings())
-    (rows,) = told.tables
-    assert {row["measure"] for row in rows} >= {"exposures", "clicks"}
-    assert all(abs(float(str(row["change"]))) > 0.5 for row in rows)
-    assert [one.key for one in shown] == ["drift"]
-    with pytest.raises(HeldBack, match=r"the night of 2026-03-04 is held back.*--set mining\.max_drift=null"):
-        watched(run, MiningSettings(max_drift=1.0))
-    watched(run, MiningSettings(max_drift=9.0))
+def test_where_a_day_has_several_tenants_the_one_is_named(run: Run) -> None:
+    rows = [
+        {"tenant": tenant, "date": FIRST, "state": state, "reasons": ["x"], "rows": 9}
+        for tenant, state in (("acme", "held"), ("tern", "admitted"))
+    ]
+    put(run, "log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
+    with pytest.raises(HeldBack) as raised:
+        tell_held(run)
+    assert raised.value.days == ["acme:2026-03-01"]
 
 
-def test_days_of_test_data_are_not_looked_at(run: Run) -> None:
-    told, _ = watched(logged(run, 10, 10, 10, 40), MiningSettings(max_drift=0.1, test_from=FIRST + timedelta(3)))
-    assert told.tables == []
+def logged(run: Run, days: int) -> History:
+    mine(run, {FIRST + timedelta(day): [Search("t", "s", 1, "one", (DOCS[0],))] for day in range(days)})
+    return History(run, 7, 2, None, lambda: asked_to_learn(run))
 
 
-def test_who_asks_to_learn_asks_for_all_that_is_there(run: Run) -> None:
+def test_what_is_decided_is_noted(run: Run) -> None:
+    history = logged(run, 2)
+    decide(run, history, Wish(accept=["2026-03-02"]))
+    assert [one.verdict for one in history.standing().decided["2026-03-02"]] == ["accepted"]
+    with pytest.raises(SettingsError, match="no day 2026-03-03"):
+        decide(run, history, Wish(discard=["2026-03-03"]))
+
+
+def test_who_asks_to_learn_asks_for_all_that_is_admitted(run: Run) -> None:
     assert asked_to_learn(run) is None
-    logged(run, 1, 1, 1)
-    ask_to_learn(run)
-    assert asked_to_learn(run) == FIRST + timedelta(2) == date.fromisoformat(noted(run)["learn"])
+    history = logged(run, 3)
+    log_days(run, ("t", "admitted", []), ("t", "admitted", []), ("t", "held", []))
+    ask_to_learn(run, history)
+    assert asked_to_learn(run) == FIRST + timedelta(1) == date.fromisoformat(noted(run)["learn"])

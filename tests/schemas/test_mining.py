@@ -27,7 +27,7 @@ def test_the_first_day_of_the_test_period_is_a_date() -> None:
     "given",
     [
         {"mining": {"median_share": 1.1}},
-        {"mining": {"max_drift": 0}},
+        {"admission": {"limit": 0}},
         {"mining": {"test_pool": -1}},
         {"click": {"model": "dbn"}},
         {"click": {"min_clicks": 0}},

@@ -1,9 +1,8 @@
-"""What a search log gave: evidence by day, pairs by source, associations, tiers and drift."""
+"""What a search log gave: evidence by day, pairs by source, days that are held, associations and tiers."""
 
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.caveats import drift
 from darklode.pipeline.report.charts import evidence, stacked
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection
@@ -24,17 +23,6 @@ BY_TENANT = """
     FROM counted GROUP BY tenant ORDER BY queries DESC, tenant
 """
 
-DRIFT = pa.schema(
-    [
-        ("date", pa.string()),
-        ("measure", pa.string()),
-        ("value", pa.int64()),
-        ("mean", pa.float64()),
-        ("change", pa.float64()),
-        ("flagged", pa.bool_()),
-    ]
-)
-
 
 def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
     summed = table.group_by(["source", "split"]).aggregate([("triplets", "sum")]).to_pylist()
@@ -43,12 +31,6 @@ def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
     columns = {split: [counts.get((name, split), 0) for name in names] for split in ("train", "validation")}
     series = {"train": ("train", "a"), "validation": ("validation", "b")}
     return [stacked(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
-
-
-def _drift(source: Source) -> pa.Table:
-    bound = source.settings.mining.flag_drift
-    found = drift(statistics.nights(source.tables))
-    return pa.Table.from_pylist([vars(one) | {"flagged": abs(one.change) > bound} for one in found], DRIFT)
 
 
 SECTION = FigureSection(
@@ -68,12 +50,14 @@ SECTION = FigureSection(
             last=True,
         ),
         Figure(
-            "newest-day",
-            "The newest day against those before it",
-            "Its numbers and their mean over up to seven days before; change is relative, and flagged where it is "
-            "beyond mining.flag_drift.",
-            _drift,
-            needs=("click_evidence", "log_queries", "mined_pairs"),
+            "log-days",
+            "Days held, discarded, accepted or missing",
+            "What is implausible about them, held against admitted days before (docs/mining.md). Nothing is made of a "
+            "held or a discarded day.",
+            lambda source: statistics.days(source.tables),
+            needs=("log_days",),
+            wide=True,
+            most=DAYS,
         ),
         Figure(
             "mined-triplets",

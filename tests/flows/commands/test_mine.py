@@ -12,13 +12,14 @@ from darklode.flows.config import load_settings
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import (
+    DARKLODE,
     Call,
     Environment,
     SampleRun,
     build_command,
     built,
     mine_command,
-    mine_without_prefect,
+    one_line,
     run_inside,
     tables_of,
 )
@@ -114,7 +115,7 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
         (["--to", "2026-03-01"], "--from and --to are a range: give both of them, or --date for one day"),
         (["--date", "2026-02-30"], "'2026-02-30' does not match the formats '%Y-%m-%d'"),
         (["--test-from", "tomorrow"], "'tomorrow' does not match the formats '%Y-%m-%d'"),
-        (["--set", "mining.max_drift=0"], "mining.max_drift: Input should be greater than 0"),
+        (["--set", "admission.limit=0"], "admission.limit: Input should be greater than 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -198,32 +199,47 @@ def test_a_test_period_leaves_training_and_makes_a_test_set(copied: Path, served
     assert tables.rows("mined_test_pool") > tables.sql("SELECT DISTINCT tenant, doc_id FROM mined_test").num_rows
 
 
-# drift
+# days that are held back
 
 
-def test_a_night_unlike_the_others_is_held_back_until_it_is_let_out(served: Environment, tmp_path: Path) -> None:
-    log, run = tmp_path / "log", tmp_path / "run"
-    for day in ("01", "02", "03", "04"):
-        shutil.copytree(SAMPLE / "impressions" / f"date=2026-03-{day}", log / f"date=2026-03-{day}")
-    mine_without_prefect(run, load_settings(), logs=log)
-    published = triplets_of(run)
-    thin = log / "date=2026-03-05"
-    thin.mkdir()
-    rows = (SAMPLE / "impressions" / "date=2026-03-05" / "impressions.csv").read_text().splitlines(keepends=True)
-    (thin / "impressions.csv").write_text("".join(rows[: len(rows) // 10]))
+def broken(log: Path) -> None:
+    """The sample's first nine days, and a tenth of which every document was clicked."""
+    shutil.copytree(SAMPLE / "impressions", log)
+    file = log / "date=2026-03-10" / "impressions.csv"
+    file.write_text(file.read_text().replace(",false", ",true"))
 
-    held = run_inside(mine_command(run, "--set", "mining.max_drift=0.8", logs=log), served)
-    assert held.code == 1
-    assert "new in the log, or changed: 2026-03-05\n" in held.out
-    assert re.search(r"^Unlike the seven days before\n.*^2026-03-05 +exposures +1\d\d ", held.out, re.M | re.S)
+
+def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_path: Path) -> None:
+    log, run, clean = tmp_path / "log", tmp_path / "run", tmp_path / "clean"
+    broken(log)
+    fast = ("--set", "relevance.ranker=none")
+    held = run_inside(mine_command(run, *fast, logs=log), served)
+    assert held.code == 4
+    assert re.search(r"^Days held back\n.*^2026-03-10 +default +1,?375 ", held.out, re.M | re.S)
     assert re.fullmatch(
-        r"error: the night of 2026-03-05 is held back, the triplets stay as they were: exposures 1\d\d against [^\n]*"
-        r"publish it with --set mining\.max_drift=null\n",
+        r"error: held back, everything else is published: default:2026-03-10 \([^\n]* clicks a search, [^\n]*\n",
         held.err,
     )
-    assert triplets_of(run) == published
+    for option in ("--accept-day", "--discard-day"):
+        wanted = f" {option} default:2026-03-10 {option} tern:2026-03-10 --reason"
+        assert re.search(rf"^  darklode mine .*--set relevance.ranker=none{wanted}", held.out, re.M), held.out
+    shutil.copytree(log, tmp_path / "short", ignore=shutil.ignore_patterns("date=2026-03-10"))
+    built(mine_command(clean, *fast, logs=tmp_path / "short"), served)
+    assert triplets_of(run) == triplets_of(clean)
+    assert run_inside(mine_command(run, *fast, logs=log), served).code == 4
 
-    printed = built(mine_command(run, "--set", "mining.max_drift=null", logs=log), served)
-    assert "Unlike the seven days before" in printed
-    assert triplets_of(run) != published
-    assert [name for name in triplets_of(run) if "date=2026-03-05" in name]
+    shown = built([DARKLODE, "status", str(run)], served)
+    assert re.search(r"^2026-03-10 +default +held ", shown, re.M)
+    built(mine_command(run, *fast, "--discard-day", "2026-03-10", "--reason", "a bad export", logs=log), served)
+    assert triplets_of(run) == triplets_of(clean)
+    assert re.search(
+        r"^2026-03-10 +tern +discarded .* a bad export", built([DARKLODE, "status", str(run)], served), re.M
+    )
+    assert "a bad export" in (run / "report.html").read_text()
+    built(mine_command(run, *fast, "--accept-day", "2026-03-10", logs=log), served)
+    assert [name for name in triplets_of(run) if "date=2026-03-10" in name]
+
+    shutil.copy(SAMPLE / "impressions" / "date=2026-03-10" / "impressions.csv", log / "date=2026-03-10")
+    built(mine_command(run, *fast, logs=log), served)
+    assert "2026-03-10" not in built([DARKLODE, "status", str(run)], served)
+    one_line(run_inside(mine_command(run, *fast, "--accept-day", "2026-04-01", logs=log), served), "no day 2026-04-01")

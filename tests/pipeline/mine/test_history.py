@@ -3,12 +3,14 @@
 from dataclasses import replace
 from datetime import date
 
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.ingest.logs import INGEST_LOGS
 from darklode.pipeline.mine.history import History
 from darklode.schemas.tables import TABLES
+from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, impressions
 
 
@@ -60,12 +62,32 @@ def test_nothing_is_learned_from_the_test_period(
 
 def test_the_days_up_to_one_are_an_input_and_later_ones_are_not(run: Run) -> None:
     found, through = history(with_days(run, 1, 2, 3)), date(2026, 3, 2)
-    before = found.learned_from("impressions", "timestamp", through)
+    before = found.shown_until(through)
     with_days(run, 1, 2, 3, 4)
-    assert found.learned_from("impressions", "timestamp", through) == before
+    assert found.shown_until(through) == before
     with_days(run, 1, 3, 4)
-    assert found.learned_from("impressions", "timestamp", through) != before
-    assert found.learned_from("click_evidence", "date", None) == found.learned_from("impressions", "timestamp", None)
+    assert found.shown_until(through) != before
+    assert found.clicked_until(None) == found.shown_until(None)
+
+
+def test_from_a_held_day_nothing_is_learned_and_no_period_begins(run: Run) -> None:
+    found = history(with_days(run, *range(1, 16)))
+    assert found.through() == date(2026, 3, 12)
+    held = {"tenant": "t", "date": date(2026, 3, 15), "state": "held", "reasons": ["x"], "rows": 1}
+    put(run, "log_days", pa.Table.from_pylist([held], TABLES["log_days"].schema))
+    assert list(found.admitted()) == [f"2026-03-{day:02}" for day in range(1, 15)]
+    assert found.through() == date(2026, 3, 5)
+
+
+def test_a_day_is_named_by_its_own_files_or_else_by_its_rows(run: Run) -> None:
+    found = history(with_days(run, 1, 2))
+    assert found.marks() == {"2026-03-01": "read", "2026-03-02": "read"}
+    assert found.standing().read == {"2026-03-01", "2026-03-02"}
+    search = Search("t", "s", 1, "key", (DOCS[0],))
+    stage = replace(INGEST_LOGS, reads=(), writes=("impressions",))
+    run.execute(run.plan(stage, {}), lambda _tables, output: output.write("impressions", impressions(FIRST, [search])))
+    assert found.marks().keys() == {"2026-03-01"} != {"read"}
+    assert found.standing().read == frozenset()
 
 
 def test_what_was_read_and_learned_is_that_of_the_latest_night(run: Run) -> None:

@@ -1,0 +1,108 @@
+"""What people decided of days of the log: a journal beside the tables, of which the last word on a day counts."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from typing import Literal
+
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import SettingsError
+
+FILE = "days.json"
+
+Verdict = Literal["accepted", "discarded"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What somebody decided of a day.
+
+    Attributes:
+        day: ISO date.
+        tenant: whose day; None: everybody's.
+        verdict: accepted or discarded.
+        because: why, in their words.
+        at: when, UTC.
+        of: names the files that it was about: others in their place are judged anew.
+    """
+
+    day: str
+    tenant: str | None
+    verdict: Verdict
+    because: str | None
+    at: str
+    of: str
+
+    def same(self, other: "Decision") -> bool:
+        """Whether two say the same, whenever they were made."""
+        return asdict(self) | {"at": ""} == asdict(other) | {"at": ""}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asks to decide: days as `2026-03-11`, or `TENANT:2026-03-11` for one tenant's."""
+
+    accept: Sequence[str] = ()
+    discard: Sequence[str] = ()
+    because: str | None = None
+
+    def decisions(self, marks: Mapping[str, str]) -> Iterator[Decision]:
+        """The decisions, of the files as they are now.
+
+        Args:
+            marks: names each day's files; the days that the log holds.
+
+        Raises:
+            SettingsError: no date, a day that the log does not hold, or one that is to be both.
+        """
+        if both := sorted(set(self.accept) & set(self.discard)):
+            raise SettingsError(f"{both[0]} cannot be accepted and discarded at once")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        wishes: list[tuple[Verdict, str]] = [("accepted", day) for day in self.accept]
+        wishes += [("discarded", day) for day in self.discard]
+        for verdict, named in wishes:
+            tenant, _, day = named.rpartition(":")
+            if _iso(day) not in marks:
+                raise SettingsError(f"the log holds no day {day}; `darklode status RUN` lists the days held back")
+            yield Decision(day, tenant or None, verdict, self.because, now, marks[day])
+
+
+def _iso(day: str) -> str:
+    try:
+        return date.fromisoformat(day).isoformat()
+    except ValueError as error:
+        raise SettingsError(f"{day!r} is no day; write 2026-03-11, or TENANT:2026-03-11") from error
+
+
+class Decisions:
+    """The journal of a run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[Decision]:
+        """In the order made."""
+        return [Decision(**one) for one in json.loads(self._store.read(FILE) or b"[]")]
+
+    def add(self, made: Iterable[Decision]) -> None:
+        """Append what is not the last word already."""
+        known = self.all()
+        last = {(one.day, one.tenant): one for one in known}
+        new = [one for one in made if (one.day, one.tenant) not in last or not one.same(last[one.day, one.tenant])]
+        if new:
+            rows = [asdict(one) for one in (*known, *new)]
+            self._store.write(FILE, json.dumps(rows, indent=1, ensure_ascii=False).encode())
+
+    def standing(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
+        """By day, the decisions about the files that are there now, in the order made: the last one counts."""
+        found: dict[str, list[Decision]] = {}
+        for one in self.all():
+            if marks.get(one.day) == one.of:
+                found.setdefault(one.day, []).append(one)
+        return found
+
+
+def identity(standing: Mapping[str, Sequence[Decision]]) -> list[list[object]]:
+    """All that decisions change, as plain values."""
+    return [[asdict(one) for one in made] for _, made in sorted(standing.items())]

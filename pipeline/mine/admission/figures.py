@@ -1,0 +1,131 @@
+"""What each day's searches add up to, and a sample of what they were about; a day that stands is not read again."""
+
+import duckdb
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.relations import drop, keep, view
+from darklode.pipeline.mine.days import digests
+from darklode.pipeline.mine.evidence import Exposures
+from darklode.schemas.mining import LogSettings
+from darklode.schemas.tables import TABLES
+
+DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "day_marks"))
+
+PLACES = 20
+MARKS = 4096
+"""Queries, and documents, that are marked a day: those with the smallest hashes, the same ones every day."""
+HEAD = 500
+"""Queries whose shown documents are marked: the day's most searched."""
+
+ROWS = 1 << 19
+
+FIGURES = """
+    WITH searched AS (
+        SELECT tenant, search_id, min(query_id) AS query_id, min(session_id) AS session_id,
+               hour(min(time) AT TIME ZONE 'UTC') AS hour
+        FROM {people} GROUP BY tenant, search_id
+    ), tenants AS (SELECT tenant, count(*) AS rows FROM {impressions} GROUP BY tenant),
+    all_shown AS (SELECT tenant, count(*) AS shown FROM {shown} GROUP BY tenant),
+    sums AS (
+        SELECT tenant, count(*) AS impressions, count(*) FILTER (clicked) AS clicks,
+               count(DISTINCT query_id) AS queries, count(DISTINCT doc_id) AS documents,
+               count(*) FILTER (position IS NULL) AS unplaced
+        FROM {people} GROUP BY tenant
+    ), searches AS (
+        SELECT tenant, count(*) AS searches, count(DISTINCT session_id) AS sessions,
+               count(*) FILTER (session_id IS NULL) AS nameless
+        FROM searched GROUP BY tenant
+    ), top_queries AS (
+        SELECT tenant, max(n) AS top_query
+        FROM (SELECT tenant, count(*) AS n FROM searched GROUP BY tenant, query_id) GROUP BY tenant
+    ), top_sessions AS (
+        SELECT tenant, max(n) AS top_session
+        FROM (SELECT tenant, count(session_id) AS n FROM searched GROUP BY tenant, session_id) GROUP BY tenant
+    ), at_place AS (
+        SELECT tenant, least(position, $places) AS place, count(*) AS n, count(*) FILTER (clicked) AS clicked
+        FROM {people} WHERE position IS NOT NULL GROUP BY ALL
+    ), placed AS (
+        SELECT tenant, list(coalesce(n, 0) ORDER BY place) AS shown_at,
+               list(coalesce(clicked, 0) ORDER BY place) AS clicked_at
+        FROM tenants CROSS JOIN (SELECT unnest(range(1, $places + 1)) AS place)
+        LEFT JOIN at_place USING (tenant, place) GROUP BY tenant
+    ), at_hour AS (SELECT tenant, hour, count(*) AS n FROM searched GROUP BY ALL),
+    timed AS (
+        SELECT tenant, list(coalesce(n, 0) ORDER BY hour) AS searched_at
+        FROM tenants CROSS JOIN (SELECT unnest(range(24)) AS hour) LEFT JOIN at_hour USING (tenant, hour)
+        GROUP BY tenant
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, rows, rows - shown AS repeats, shown - coalesce(impressions, 0) AS bots,
+           coalesce(impressions, 0) AS impressions, coalesce(searches, 0) AS searches, coalesce(clicks, 0) AS clicks,
+           coalesce(sessions, 0) AS sessions, coalesce(queries, 0) AS queries, coalesce(documents, 0) AS documents,
+           coalesce(unplaced, 0) AS unplaced, coalesce(nameless, 0) AS nameless, coalesce(top_query, 0) AS top_query,
+           coalesce(top_session, 0) AS top_session, shown_at, clicked_at, searched_at
+    FROM tenants JOIN all_shown USING (tenant) JOIN placed USING (tenant) JOIN timed USING (tenant)
+    LEFT JOIN sums USING (tenant) LEFT JOIN searches USING (tenant)
+    LEFT JOIN top_queries USING (tenant) LEFT JOIN top_sessions USING (tenant)
+    ORDER BY tenant
+"""
+
+# The lower half of an MD5, without its last bit: a signed column takes it.
+MARKED = """
+    WITH marked AS (
+        SELECT *, CAST(md5_number_lower(query_id) >> 1 AS BIGINT) AS query,
+               CAST(md5_number_lower(doc_id) >> 1 AS BIGINT) AS document,
+               CAST(md5_number_lower(concat_ws(chr(0), query_id, doc_id)) >> 1 AS BIGINT) AS pair
+        FROM {people}
+    ), queries AS (
+        SELECT tenant, 'query' AS kind, query AS mark, NULL::BIGINT AS query, count(DISTINCT search_id) AS shown,
+               count(*) FILTER (clicked) AS clicks
+        FROM marked GROUP BY tenant, mark
+    ), documents AS (
+        SELECT tenant, 'document', document AS mark, NULL::BIGINT, count(*), count(*) FILTER (clicked)
+        FROM marked GROUP BY tenant, mark
+    ), heads AS (
+        SELECT tenant, mark AS query FROM queries
+        QUALIFY row_number() OVER (PARTITION BY tenant ORDER BY shown DESC, mark) <= $head
+    ), pairs AS (
+        SELECT tenant, 'pair', pair AS mark, query, count(*), count(*) FILTER (clicked)
+        FROM marked SEMI JOIN heads USING (tenant, query) GROUP BY tenant, mark, query
+    ), sampled AS (
+        FROM (FROM queries UNION ALL FROM documents)
+        QUALIFY row_number() OVER (PARTITION BY tenant, kind ORDER BY mark) <= $marks
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, kind, mark, query, shown, clicks
+    FROM (FROM sampled UNION ALL FROM pairs) ORDER BY tenant, kind, mark
+"""
+
+
+def day_figures(tables: Tables, output: Output, logs: LogSettings) -> None:
+    """Sum up each day of the log, tenant by tenant.
+
+    Args:
+        tables: holds `impressions`.
+        output: takes `day_figures` and `day_marks`, a part a day.
+        logs: who is a bot.
+    """
+    days = tables.by_day("impressions", "timestamp")
+    for number, (day, mark) in enumerate(digests(days).items()):
+        with output.unit(day, mark) as unit:
+            if not unit.done:
+                _day(tables.of("impressions", days[day]), output, day, logs)
+        output.progress(number + 1, len(days), day)
+
+
+def _day(tables: Tables, output: Output, day: str, logs: LogSettings) -> None:
+    with tables.connect() as connection:
+        impressions = view(connection, tables, "impressions")
+        exposures = Exposures.of(connection, impressions, logs)
+        people = keep(connection, f"FROM {exposures.people}")
+        named = {"impressions": impressions, "shown": exposures.shown, "people": people}
+        given = {"day": day, "places": PLACES}
+        _write(connection, output, "day_figures", FIGURES.format(**named), given)
+        _write(connection, output, "day_marks", MARKED.format(**named), {"day": day, "head": HEAD, "marks": MARKS})
+        drop(connection, people)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
+) -> None:
+    for rows in pieces(connection, query, given, ROWS):
+        output.write(table, rows.cast(TABLES[table].schema))

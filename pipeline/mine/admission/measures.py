@@ -1,0 +1,220 @@
+"""What is watched of a day, each on a scale on which an ordinary day's noise is the same wherever it lies.
+
+Counts are logarithms, so that differences are log-ratios; shares are the arcsine of their root; a profile (clicks by
+place, searches by hour) is the root of its likelihood ratio a count against admitted days before it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.special import rel_entr
+
+from darklode.pipeline.mine.admission.figures import MARKS
+
+Floats = NDArray[np.float64]
+Columns = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that is watched.
+
+    Attributes:
+        name: in `day_measures`.
+        scale: ratio (a logarithm), share (of a whole), profile (a distance).
+        sides: low, high, both: where it is implausible.
+        spread: the least that ordinary days are taken to spread, on the scale; floor of the median deviation.
+        words: what it is, in a reason.
+    """
+
+    name: str
+    scale: Literal["ratio", "share", "profile"]
+    sides: Literal["low", "high", "both"]
+    spread: float
+    words: str
+
+    def plain(self, value: float) -> str:
+        """A value of the scale in words."""
+        if self.scale == "ratio":
+            return f"{np.exp(value):,.3g}" if value < np.log(1000) else f"{np.exp(value):,.0f}"
+        return f"{np.sin(value) ** 2:.0%}" if self.scale == "share" else f"{value:.2f}"
+
+
+RATIO, SHARE, PROFILE = 0.10, 0.05, 0.07
+"""Least spreads: a tenth of a count; a share of a half spreads by 5 points, one of 5 % by 2."""
+
+MEASURES = (
+    Measure("searches", "ratio", "both", RATIO, "searches"),
+    Measure("searches_per_session", "ratio", "both", RATIO, "searches a session"),
+    Measure("impressions_per_search", "ratio", "both", RATIO, "impressions a search"),
+    Measure("clicks_per_search", "ratio", "both", RATIO, "clicks a search"),
+    Measure("repeats", "share", "high", SHARE, "of the rows repeat others or are clicks on their own"),
+    Measure("bots", "share", "high", SHARE, "of the impressions are bots'"),
+    Measure("unplaced", "share", "high", SHARE, "of the impressions have no place"),
+    Measure("nameless", "share", "high", SHARE, "of the searches have no session"),
+    Measure("top_query", "share", "high", SHARE, "of the searches are for one query"),
+    Measure("top_session", "share", "high", SHARE, "of the searches are one session's"),
+    Measure("known_queries", "share", "low", SHARE, "of the searches are for queries of earlier days"),
+    Measure("known_documents", "share", "low", SHARE, "of the impressions are of documents of earlier days"),
+    Measure("known_shown", "share", "low", SHARE, "of what head queries show was shown for them before"),
+    Measure("known_clicked", "share", "low", SHARE, "of the clicks of head queries are on documents clicked before"),
+    Measure("clicks_by_place", "profile", "high", PROFILE, "distance of the click-through by place"),
+    Measure("searches_by_hour", "profile", "high", PROFILE, "distance of the searches by hour"),
+)
+
+RATIOS = {
+    "searches_per_session": ("searches", "sessions"),
+    "impressions_per_search": ("impressions", "searches"),
+    "clicks_per_search": ("clicks", "searches"),
+}
+SHARES = {
+    "repeats": ("repeats", "rows"),
+    "bots": ("bots", "shown"),
+    "unplaced": ("unplaced", "impressions"),
+    "nameless": ("nameless", "searches"),
+    "top_query": ("top_query", "searches"),
+    "top_session": ("top_session", "searches"),
+}
+
+# A tenant without a row is one whose day is empty: it was there before, and its searches are none.
+TODAY = """
+    SELECT *, coalesce(impressions, 0) + coalesce(bots, 0) AS shown
+    FROM (SELECT DISTINCT tenant FROM (FROM figures_before UNION ALL FROM figures))
+    LEFT JOIN figures USING (tenant) ORDER BY tenant
+"""
+
+BEFORE = """
+    SELECT tenant, place, sum({column}[place]) AS n
+    FROM figures_before, (SELECT unnest(range(1, $most + 1)) AS place)
+    WHERE date >= CAST($day AS DATE) - $days GROUP BY tenant, place ORDER BY tenant, place
+"""
+
+KNOWN = """
+    WITH recent AS (FROM marks_before WHERE date >= CAST($day AS DATE) - $days),
+    reach AS (
+        SELECT tenant, kind, min(last) AS last FROM (
+            SELECT tenant, kind, CASE WHEN count(*) >= $marks THEN max(mark) END AS last
+            FROM (FROM recent UNION ALL FROM marks) WHERE kind <> 'pair' GROUP BY tenant, kind, date
+        ) GROUP BY tenant, kind
+    ), seen AS (SELECT DISTINCT tenant, kind, mark, true AS known FROM recent WHERE kind <> 'pair'),
+    pairs AS (SELECT tenant, mark, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, mark),
+    heads AS (SELECT tenant, query, sum(clicks) AS clicks FROM recent WHERE kind = 'pair' GROUP BY tenant, query),
+    today AS (
+        SELECT m.tenant, m.query, m.shown, m.clicks, h.clicks AS of_query, p.clicks AS of_pair
+        FROM marks m JOIN heads h ON h.tenant = m.tenant AND h.query = m.query
+        LEFT JOIN pairs p ON p.tenant = m.tenant AND p.mark = m.mark WHERE m.kind = 'pair'
+    )
+    SELECT tenant, CASE kind WHEN 'query' THEN 'known_queries' ELSE 'known_documents' END AS measure,
+           sum(shown) FILTER (known) AS part, sum(shown) AS whole, count(*) AS size
+    FROM marks JOIN reach USING (tenant, kind) LEFT JOIN seen USING (tenant, kind, mark)
+    WHERE tenant IN (SELECT tenant FROM recent) AND (last IS NULL OR mark <= last) GROUP BY tenant, kind
+    UNION ALL
+    SELECT tenant, 'known_shown', sum(shown) FILTER (of_pair IS NOT NULL), sum(shown), count(DISTINCT query)
+    FROM today GROUP BY tenant
+    UNION ALL
+    SELECT tenant, 'known_clicked', sum(clicks) FILTER (of_pair > 0), sum(clicks), sum(clicks)
+    FROM today WHERE of_query > 0 GROUP BY tenant
+    ORDER BY measure, tenant
+"""
+
+PROFILES = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
+DAYS = 28
+"""Days before, of which queries, documents and profiles are known."""
+
+
+def measured(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+    """Measure a day: tenant, measure, value, size, without measures of which the day says nothing.
+
+    Args:
+        connection: with `figures` and `marks` of the day, `figures_before` and `marks_before` of admitted days.
+        day: ISO date.
+    """
+    today: pa.Table = connection.sql(TODAY).to_arrow_table()
+    counts = {name: _numbers(today[name]) for name in today.column_names if _plain(today[name].type)}
+    ones = np.ones(today.num_rows)
+    found = {"searches": (np.log(counts["searches"] + 0.5), ones)}
+    for name, (above, below) in RATIOS.items():
+        found[name] = (np.log((counts[above] + 0.5) / (counts[below] + 0.5)), counts[below])
+    for name, (part, whole) in SHARES.items():
+        found[name] = (_arcsine(counts[part], counts[whole]), counts[whole])
+    for name, (column, exposed) in PROFILES.items():
+        found[name] = _profile(connection, day, today, column, exposed)
+    pieces = [_rows(today["tenant"], name, *values) for name, values in found.items()]
+    return pa.concat_tables([*pieces, _known(connection, day)])
+
+
+def _plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind))
+
+
+def _numbers(column: pa.ChunkedArray) -> Floats:
+    found: Floats = column.fill_null(0).to_numpy().astype(np.float64)
+    return found
+
+
+def _arcsine(part: Floats, whole: Floats) -> Floats:
+    found: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(whole, 1), 0, 1)))
+    return found
+
+
+def _rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa.Table:
+    rows = {"tenant": tenant, "measure": pa.repeat(name, len(value)), "value": np.round(value, 6), "size": size}
+    return pa.table(rows).filter(pa.array(size > 0))
+
+
+def _known(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+    found: pa.Table = connection.sql(KNOWN, params={"day": day, "days": DAYS, "marks": MARKS}).to_arrow_table()
+    part, whole, size = (_numbers(found[name].cast(pa.float64())) for name in ("part", "whole", "size"))
+    value = np.round(_arcsine(part, whole), 6)
+    columns = {"tenant": found["tenant"], "measure": found["measure"], "value": value, "size": size}
+    return pa.table(columns).filter(pa.array(whole > 0))
+
+
+def _profile(
+    connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposed: str | None
+) -> tuple[Floats, Floats]:
+    """How far each tenant's counts are from the earlier ones, and how many they are; 0 where there are none before."""
+    observed, before = _lists(today[column]), _before(connection, day, today, column)
+    if exposed is None:
+        expected = before + 0.5
+    else:
+        expected = _lists(today[exposed]) * (before + 0.5) / (_before(connection, day, today, exposed) + 1)
+    size = np.where(before.sum(axis=1) > 0, observed.sum(axis=1), 0)
+    return divergence(observed, expected), size
+
+
+def _lists(column: pa.ChunkedArray) -> Floats:
+    rows = column.combine_chunks()
+    width = max(rows.value_lengths().fill_null(0).to_pylist(), default=0)
+    found = np.zeros((len(rows), width))
+    found[rows.is_valid().to_numpy(zero_copy_only=False)] = rows.flatten().to_numpy().reshape(-1, width or 1)
+    return found
+
+
+def _before(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
+    width = _lists(today[column]).shape[1]
+    given = {"day": day, "days": DAYS, "most": width}
+    sums = connection.sql(BEFORE.format(column=column), params=given).fetchnumpy()
+    names = np.array(today["tenant"].to_pylist(), object)
+    found = np.zeros((len(names), width))
+    found[np.searchsorted(names, sums["tenant"]), sums["place"] - 1] = sums["n"]
+    return found
+
+
+def divergence(observed: Floats, expected: Floats) -> Floats:
+    """Root of the likelihood ratio statistic a count (G / n), less what chance alone gives; shape (n_rows,).
+
+    Args:
+        observed: counts, shape (n_rows, n_places).
+        expected: in any unit, same shape; a place where nothing is expected and nothing is counted tells nothing.
+    """
+    size = np.maximum(observed.sum(axis=1, keepdims=True), 1)
+    share = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
+    free = np.maximum((share > 0).sum(axis=1) - 1, 0)
+    excess = 2 * rel_entr(observed / size, np.maximum(share, 1e-12)).sum(axis=1)
+    found: Floats = np.maximum(np.sqrt(np.maximum(excess, 0)) - np.sqrt(free / size[:, 0]), 0)
+    return found

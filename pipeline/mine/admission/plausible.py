@@ -1,0 +1,80 @@
+"""How far a day's measures lie from those of admitted days before it, in robust standard deviations."""
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.mine.admission.measures import DAYS, MEASURES
+
+WEEKS = 8
+"""The same weekday of so many weeks is what a day is held against."""
+LEAST_WEEKS = 3
+LEAST_DAYS = 5
+"""Below so many days nothing is said."""
+RECENT = 3
+"""Median of so many admitted days: a level that was reached and accepted is expected from then on."""
+UNEVEN = 0.25
+"""Spread of the searches where weekdays cannot be told apart yet: a weekend may have a third of them."""
+CLUSTERED = 2.0
+"""Searches of a session are alike: counts vary by so much more than independent ones."""
+NORMAL = 1.4826
+"""Median absolute deviation to standard deviation, for the normal distribution."""
+
+DISTANCES = f"""
+    WITH reference AS (
+        SELECT tenant, measure, true AS weekday, count(*) AS n, median(value) AS middle, mad(value) AS spread
+        FROM measures_before WHERE (CAST($day AS DATE) - date) % 7 = 0 GROUP BY tenant, measure
+        UNION ALL
+        SELECT tenant, measure, false, count(*), median(value), mad(value)
+        FROM measures_before WHERE date >= CAST($day AS DATE) - {DAYS} GROUP BY tenant, measure
+    ), counted AS (
+        SELECT *, max(n) FILTER (weekday) OVER (PARTITION BY tenant, measure) AS weeks,
+               max(n) OVER (PARTITION BY tenant, measure) AS most
+        FROM reference
+    ), usable AS (
+        SELECT * FROM counted
+        WHERE (weekday OR coalesce(weeks, 0) < {LEAST_WEEKS}) AND (most >= {LEAST_DAYS} OR weeks >= {LEAST_WEEKS})
+    ), recent AS (
+        SELECT tenant, measure, median(value - expected) AS shift FROM (
+            FROM measures_before WHERE expected IS NOT NULL
+            QUALIFY row_number() OVER (PARTITION BY tenant, measure ORDER BY date DESC) <= {RECENT}
+        ) GROUP BY tenant, measure HAVING count(*) = {RECENT}
+    ), candidates AS (
+        SELECT t.*, w.sides, u.middle, unnest([0, coalesce(shift, 0)]) AS shift,
+               greatest({NORMAL} * u.spread, CASE WHEN measure = 'searches' AND NOT weekday THEN {UNEVEN}
+                                                  ELSE w.spread END) AS spread,
+               {CLUSTERED} * CASE w.scale WHEN 'ratio' THEN 1 / greatest(size * exp(u.middle), 1)
+                                          WHEN 'share' THEN 1 / (4 * size) ELSE 1 / (2 * size) END AS noise
+        FROM today t JOIN watched w USING (measure) LEFT JOIN usable u USING (tenant, measure)
+        LEFT JOIN recent USING (tenant, measure)
+    ), apart AS (
+        SELECT *, value - middle - shift AS off FROM candidates
+    ), distances AS (
+        SELECT tenant, measure, value, size, middle,
+               round(CASE WHEN sides = 'low' AND off > 0 OR sides = 'high' AND off < 0 THEN 0 ELSE abs(off) END
+                     / sqrt(spread * spread + noise), 3) AS distance
+        FROM apart
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, measure, value, size,
+           arg_min(middle, {{'distance': distance, 'middle': middle}}) AS expected, min(distance) AS distance
+    FROM distances GROUP BY tenant, measure, value, size ORDER BY tenant, measure
+"""
+
+
+def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: str) -> pa.Table:
+    """Rows of `day_measures` for a day's measures.
+
+    A value is held against the same weekday of the last weeks and, before there are three of these, against all days
+    of the last four weeks as well; the nearer one counts. Where the last three days lay apart from what was expected
+    of them, the day may lie as far apart. The distance is divided by the median absolute deviation, or the measure's
+    least spread where that is more, and by what chance does to so many counts.
+
+    Args:
+        connection: with `measures_before`: rows of `day_measures` of admitted days, of the last eight weeks.
+        measures: the day's: tenant, measure, value, size.
+        day: ISO date.
+    """
+    watched = {name: [getattr(one, name) for one in MEASURES] for name in ("scale", "sides", "spread")}
+    connection.register("watched", pa.table({"measure": [one.name for one in MEASURES]} | watched))
+    connection.register("today", measures)
+    found: pa.Table = connection.sql(DISTANCES, params={"day": day}).to_arrow_table()
+    return found

@@ -1,0 +1,196 @@
+"""The stage that admits days of the log or holds them back, each by admitted days before it alone."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, Unit, key_of
+from darklode.pipeline.mine.admission.admitted import OUT
+from darklode.pipeline.mine.admission.decisions import Decision, identity
+from darklode.pipeline.mine.admission.measures import MEASURES, measured
+from darklode.pipeline.mine.admission.plausible import WEEKS, distances
+from darklode.pipeline.mine.days import Days, digests
+from darklode.schemas.mining import AdmissionSettings
+from darklode.schemas.tables import TABLES
+
+ADMIT_DAYS = Stage("admit_days", 1, ("day_figures", "day_marks"), ("day_measures", "log_days"))
+
+WINDOW = timedelta(7 * WEEKS)
+WORDS = {one.name: one for one in MEASURES}
+
+FAR = """
+    SELECT tenant, measure, value, expected, distance FROM measures WHERE distance > $limit
+    ORDER BY tenant, distance DESC, measure
+"""
+
+SEEN = """
+    SELECT tenant, max(distance) AS distance, coalesce(any_value(rows), 0) AS rows
+    FROM measures LEFT JOIN (SELECT tenant, rows FROM figures) USING (tenant) GROUP BY tenant ORDER BY tenant
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands outside of the tables.
+
+    Attributes:
+        read: the days whose files were read, whatever was in them.
+        decided: by day, what people decided of it.
+    """
+
+    read: frozenset[str] = frozenset()
+    decided: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """All that can change a day's state."""
+        return {"read": sorted(self.read), "decided": identity(self.decided)}
+
+    def verdict(self, day: str, tenant: str) -> Decision | None:
+        """The last decision about a tenant's day."""
+        made = [one for one in self.decided.get(day, ()) if one.tenant in (None, tenant)]
+        return made[-1] if made else None
+
+
+def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, standing: Standing) -> None:
+    """Hold each tenant's day against its admitted days before, in the order of the days, whenever they came.
+
+    A day hangs on the eight weeks before it: a night works on its own day, and a late one on those that follow.
+
+    Args:
+        tables: holds `day_figures` and `day_marks`.
+        output: takes `day_measures` and `log_days`, a part a day.
+        settings: how far apart is implausible, and whether such a day is held.
+        standing: files that were read, and people's decisions.
+    """
+    figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
+    counts = Counter[str]()
+    with tables.connect() as connection:
+        past = _Past(connection, tables, output, figures, marks)
+        days = _calendar(figures, standing)
+        for number, day in enumerate(days):
+            with output.unit(day, key_of(past.basis(day), _outside(standing, day))) as unit:
+                if not unit.done:
+                    past.load(day)
+                    _judge(connection, output, day, settings, standing)
+            counts.update(past.add(day, unit))
+            output.progress(number + 1, len(days), day)
+    rows = sum(counts.values())
+    dropped = {f"the day is {state}": counts[state] for state in OUT if counts[state]}
+    output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
+
+
+def _outside(standing: Standing, day: str) -> list[object]:
+    return [day in standing.read, identity({day: standing.decided.get(day, ())})]
+
+
+def _calendar(figures: Days, standing: Standing) -> list[str]:
+    """All days from the log's first to its last."""
+    known = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
+    length = (known[-1] - known[0]).days + 1 if known else 0
+    return [(known[0] + timedelta(number)).isoformat() for number in range(length)]
+
+
+def _judge(
+    connection: duckdb.DuckDBPyConnection, output: Output, day: str, settings: AdmissionSettings, standing: Standing
+) -> None:
+    measures = distances(connection, measured(connection, day), day)
+    output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
+    connection.register("measures", measures)
+    reasons: dict[str, list[str]] = {}
+    for row in connection.sql(FAR, params={"limit": settings.limit}).to_arrow_table().to_pylist():
+        reasons.setdefault(row["tenant"], []).append(reason(row))
+    rows = []
+    for row in connection.sql(SEEN).to_arrow_table().to_pylist():
+        found, decision = reasons.get(row["tenant"], []), standing.verdict(day, row["tenant"])
+        if row["rows"] or found or decision:
+            state = _state(bool(row["rows"]) or day in standing.read, bool(found) and settings.hold, decision)
+            said = {"decided": decision.at, "because": decision.because} if decision else {}
+            rows.append(row | {"date": date.fromisoformat(day), "state": state, "reasons": found} | said)
+    output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
+
+
+def _state(there: bool, implausible: bool, decision: Decision | None) -> str:
+    if decision:
+        return decision.verdict
+    return "admitted" if not implausible else "held" if there else "missing"
+
+
+def reason(row: Mapping[str, Any]) -> str:
+    """A measure that is far from what was expected, in words."""
+    one = WORDS[row["measure"]]
+    return f"{one.plain(row['value'])} {one.words}, {one.plain(row['expected'])} expected"
+
+
+class _Past:
+    """The admitted days before the one that is judged, in the connection's tables: what it is held against."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, figures: Days, marks: Days
+    ) -> None:
+        self._connection, self._tables, self._output = connection, tables, output
+        self._parts = {"figures": figures, "marks": marks, "measures": dict[str, list[Part]]()}
+        self._digests = {name: digests(days) for name, days in self._parts.items()}
+        self._links: dict[str, str] = {}
+        self._out: dict[str, list[str]] = {}
+        self._loaded: set[str] = set()
+        for name, table in (("figures", "day_figures"), ("marks", "day_marks"), ("measures", "day_measures")):
+            connection.register("no_rows", TABLES[table].empty())
+            connection.execute(f"CREATE TEMP TABLE {name}_before AS FROM no_rows")
+
+    def basis(self, day: str) -> list[object]:
+        """What a day's state hangs on: its own figures, and what is known of the days of eight weeks before."""
+        own = [self._digests[name].get(day, "") for name in ("figures", "marks")]
+        return [own, [[other, self._links[other]] for other in self._window(day)]]
+
+    def add(self, day: str, unit: Unit) -> Counter[str]:
+        """Note what became of a day; returns its rows by state."""
+        states = self._output.written(unit, "log_days").to_pylist()
+        self._out[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
+        measures = unit.parts.get("day_measures", [])
+        self._parts["measures"] = {**self._parts["measures"], day: measures}
+        self._links[day] = key_of(self.basis(day)[0], [part.sha256 for part in measures], self._out[day])
+        return Counter({row["state"]: 0 for row in states}) + _rows_by_state(states)
+
+    def load(self, day: str) -> None:
+        """Bring the connection's tables to a day: `figures` and `marks` of its own, and those before it."""
+        wanted = set(self._window(day))
+        old = sorted(self._loaded - wanted)
+        for name in self._parts:
+            self._connection.execute(f"DELETE FROM {name}_before WHERE list_contains($old, date)", {"old": _dates(old)})
+        for other in sorted(wanted - self._loaded):
+            for name in self._parts:
+                self._insert(name, other)
+        self._loaded = wanted
+        for name in ("figures", "marks"):
+            self._view(name, f"day_{name}", day)
+
+    def _window(self, day: str) -> list[str]:
+        first = (date.fromisoformat(day) - WINDOW).isoformat()
+        return [other for other in self._links if first <= other < day]
+
+    def _insert(self, name: str, day: str) -> None:
+        if self._parts[name].get(day):
+            self._view("that_day", f"day_{name}", day, name)
+            query = f"INSERT INTO {name}_before FROM that_day WHERE NOT list_contains($out, tenant)"
+            self._connection.execute(query, {"out": self._out[day]})
+
+    def _view(self, view: str, table: str, day: str, name: str = "") -> None:
+        parts = self._parts[name or view].get(day, [])
+        self._tables.of(table, parts).view(self._connection, view, table)
+
+
+def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:
+    found = Counter[str]()
+    for row in states:
+        found[row["state"]] += row["rows"]
+    return found
+
+
+def _dates(days: Sequence[str]) -> list[date]:
+    return [date.fromisoformat(day) for day in days]

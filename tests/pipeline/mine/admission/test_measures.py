@@ -1,0 +1,45 @@
+"""The scales of what is watched, and the share of a day that earlier ones knew."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.mine.admission.measures import MEASURES, divergence
+from helpers.days import judged
+from helpers.runs import read
+from helpers.small_log import FIRST, Search
+
+
+def test_counts_like_before_are_at_no_distance_and_others_are() -> None:
+    expected = np.array([[50.0, 30, 20], [50, 30, 20], [50, 30, 20], [50, 30, 20]])
+    observed = np.array([[500.0, 300, 200], [1000, 0, 0], [50, 30, 20], [0, 0, 0]])
+    found = divergence(observed, expected)
+    assert found[0] == 0
+    assert found[1] == pytest.approx(np.sqrt(2 * np.log(2)) - np.sqrt(2 / 1000))
+    assert (found[2], found[3]) == (0, 0)
+
+
+def test_what_is_known_is_the_share_of_what_earlier_days_held(run: Run) -> None:
+    day = [Search("default", f"s{n}", n, f"q{n % 4}", ("d1", "d2"), frozenset({1})) for n in range(8)]
+    news = [replace(one, query="new") if n < 2 else one for n, one in enumerate(day)]
+    other = [replace(one, shown=("d9", "d2")) if n > 5 else one for n, one in enumerate(news)]
+    judged(run, {FIRST: day, FIRST + timedelta(1): other})
+    rows = {str(row["measure"]): row for row in read(run, "day_measures") if row["date"] == FIRST + timedelta(1)}
+    known = {name: round(np.sin(float(str(row["value"]))) ** 2, 4) for name, row in rows.items() if "known" in name}
+    assert known == {
+        "known_queries": 0.75,
+        "known_documents": 0.875,
+        "known_shown": round(10 / 12, 4),
+        "known_clicked": round(4 / 6, 4),
+    }
+    first = {str(row["measure"]) for row in read(run, "day_measures") if row["date"] == FIRST}
+    assert not any("known" in name for name in first)
+    assert {one.name for one in MEASURES} == {*first, *rows}
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
+def test_a_measure_says_itself_in_plain_words(measure: object) -> None:
+    assert measure.plain(1.0) in {"2.72", "71%", "1.00"}  # type: ignore[attr-defined]

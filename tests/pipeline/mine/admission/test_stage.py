@@ -1,0 +1,138 @@
+"""Days that are admitted and held: by admitted days before them alone, in whatever order they came."""
+
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.mine.admission.decisions import Decision
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing, reason
+from darklode.schemas.mining import AdmissionSettings
+from helpers.days import days, garbage, judged, ordinary
+from helpers.runs import read
+from helpers.small_log import FIRST, Log
+
+BAD = 9
+DAY = str(FIRST + timedelta(BAD))
+
+
+def with_garbage(count: int = 12) -> Log:
+    return days(count) | {FIRST + timedelta(BAD): garbage(BAD)}
+
+
+def decision(verdict: str, tenant: str | None = None) -> dict[str, list[Decision]]:
+    return {DAY: [Decision(DAY, tenant, verdict, "a sale", "2026-03-12T02:10:00+00:00", "mark")]}  # type: ignore[arg-type]
+
+
+def held(states: dict[tuple[str, str], str]) -> list[str]:
+    return [day for (day, _), state in states.items() if state == "held"]
+
+
+def test_ordinary_days_are_admitted_and_garbage_is_held_with_its_reasons(run: Run) -> None:
+    assert held(judged(run, with_garbage())) == [DAY]
+    (row,) = [row for row in read(run, "log_days") if row["state"] == "held"]
+    assert "3 clicks a search, 0.754 expected" in row["reasons"]  # type: ignore[operator]
+    assert "45% of the clicks of head queries are on documents clicked before, 96% expected" in row["reasons"]  # type: ignore[operator]
+    (step,) = run.manifests()["admit_days"].funnel
+    assert step.dropped == {"the day is held": 2400}
+
+
+def test_a_held_day_is_in_no_baseline(run: Run, tmp_path: Path) -> None:
+    judged(run, with_garbage())
+    other = Run(str(tmp_path / "other"))
+    log = with_garbage()
+    judged(other, {day: searches for day, searches in log.items() if str(day) != DAY})
+    rest = [[row for row in read(one, "day_measures") if str(row["date"]) != DAY] for one in (run, other)]
+    assert rest[0] == rest[1]
+    assert judged(run, with_garbage(), decision("accepted"))[DAY, "default"] == "accepted"
+    assert [row for row in read(run, "day_measures") if str(row["date"]) != DAY] != rest[1]
+
+
+def test_days_in_any_order_end_like_one_run(run: Run, tmp_path: Path) -> None:
+    log = with_garbage(16)
+    for late in ({3, 4}, {4}, {BAD}, set()):
+        judged(run, {day: rows for day, rows in log.items() if (day - FIRST).days not in late})
+    whole = Run(str(tmp_path / "whole"))
+    assert judged(run, log) == judged(whole, log)
+    assert read(run, "day_measures") == read(whole, "day_measures")
+
+
+def test_a_night_judges_its_own_day_alone(run: Run) -> None:
+    judged(run, days(10))
+    before = set(run.manifests()["admit_days"].units)
+    judged(run, days(11))
+    assert len(set(run.manifests()["admit_days"].units) - before) == 1
+
+
+@pytest.mark.parametrize("verdict", ["accepted", "discarded"])
+def test_the_last_word_on_a_day_is_peoples(run: Run, verdict: str) -> None:
+    assert judged(run, with_garbage(), decision(verdict))[DAY, "default"] == verdict
+    (row,) = [row for row in read(run, "log_days") if str(row["date"]) == DAY]
+    assert (row["decided"], row["because"]) == ("2026-03-12T02:10:00+00:00", "a sale")
+    assert row["reasons"]
+
+
+def test_a_decision_may_be_about_one_tenant() -> None:
+    standing = Standing(decided={DAY: [*decision("accepted")[DAY], *decision("discarded", "tern")[DAY]]})
+    assert [standing.verdict(DAY, tenant).verdict for tenant in ("default", "tern")] == ["accepted", "discarded"]  # type: ignore[union-attr]
+    assert standing.verdict("2026-01-01", "tern") is None
+
+
+def test_one_tenants_garbage_is_not_anothers(run: Run) -> None:
+    log = {day: [*rows, *ordinary((day - FIRST).days, tenant="tern")] for day, rows in days(11).items()}
+    log[FIRST + timedelta(BAD)] = [
+        *[replace(one, tenant="tern") for one in garbage(BAD)], *ordinary(BAD)
+    ]  # fmt: skip
+    states = judged(run, log)
+    assert states[DAY, "tern"] == "held"
+    assert states[DAY, "default"] == "admitted"
+
+
+def test_an_empty_file_is_held_and_a_file_that_never_came_is_missing(run: Run) -> None:
+    log = days(11) | {FIRST + timedelta(BAD): []}
+    assert judged(run, log)[DAY, "default"] == "held"
+    assert judged(run, log, unread=[FIRST + timedelta(BAD)])[DAY, "default"] == "missing"
+    assert judged(run, log, decision("accepted"))[DAY, "default"] == "accepted"
+
+
+def test_a_day_that_is_only_named_is_not_held(run: Run) -> None:
+    states = judged(run, with_garbage(), settings=AdmissionSettings(hold=False))
+    assert set(states.values()) == {"admitted"}
+    assert [str(row["date"]) for row in read(run, "log_days") if row["reasons"]] == [DAY]
+
+
+def test_too_few_days_tell_nothing(run: Run) -> None:
+    log = days(5) | {FIRST + timedelta(4): garbage(4)}
+    assert set(judged(run, log).values()) == {"admitted"}
+    assert {row["distance"] for row in read(run, "log_days")} == {None}
+
+
+def test_a_log_without_days_has_none(run: Run) -> None:
+    assert judged(run, {}) == {}
+    assert ADMIT_DAYS.writes == ("day_measures", "log_days")
+
+
+def test_a_level_that_was_accepted_is_expected_from_then_on(run: Run) -> None:
+    """Half of all searches go away for good: two days are accepted, the third is as expected."""
+    log: dict[date, list[object]] = dict(days(36))  # type: ignore[arg-type]
+    low = [FIRST + timedelta(number) for number in range(30, 36)]
+    for day in low:
+        log[day] = ordinary((day - FIRST).days, 50)  # type: ignore[assignment]
+    accepted = {str(day): [replace(decision("accepted")[DAY][0], day=str(day))] for day in low[:2]}
+    assert set(held(judged(run, log))) >= {str(day) for day in low}  # type: ignore[arg-type]
+    assert held(judged(run, log, accepted)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "said"),
+    [
+        ("searches", 7.0, "1,097 searches, 148 expected"),
+        ("bots", 0.5, "23% of the impressions are bots', 92% expected"),
+        ("clicks_by_place", 0.5, "0.50 distance of the click-through by place, 5.00 expected"),
+    ],
+)
+def test_reasons_are_in_plain_units(measure: str, value: float, said: str) -> None:
+    expected = {"searches": 5.0, "bots": 1.285, "clicks_by_place": 5.0}[measure]
+    assert reason({"measure": measure, "value": value, "expected": expected}) == said
