@@ -181,7 +181,13 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         ),
         Step(
             PAIRS_STAGE,
-            lambda: call(_pairs, hop, given.associate.only("max_per_query"), mining.only("merge"), history.past()),
+            lambda: call(
+                _pairs,
+                hop,
+                given.associate.only("max_per_query"),
+                mining.only("merge", "patch_share"),
+                history.past(),
+            ),
         ),
         Step(
             VERIFY,
@@ -236,7 +242,7 @@ def history_of(run: Run, settings: Settings) -> History:
 def _pairs(
     tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, mining: MiningSettings, past: Past
 ) -> None:
-    mined_pairs(tables, output, hop, most=lending.max_per_query, merge=mining.merge, contains=past.contains)
+    mined_pairs(tables, output, hop, mining, most=lending.max_per_query, contains=past.contains)
 
 
 def _dates(first: date | None, last: date | None) -> list[date] | None:

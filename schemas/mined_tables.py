@@ -235,6 +235,7 @@ MINED_PAIRS = Table(
             field("date", pa.date32(), "first day on which the log gave it"),
         ]
     ),
+    patched=True,
 )
 
 MINED_VERDICTS = Table(
@@ -318,7 +319,7 @@ MINED_TABLES = (
     QUERY_TERMS,
     ASSOCIATIONS,
     RELEVANCE_EVIDENCE,
-    MINED_PAIRS,
+    *MINED_PAIRS.with_patch(),
     MINED_VERDICTS,
     MINED_TEST,
     MINED_TEST_POOL,

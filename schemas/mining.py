@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindSection
-from darklode.schemas.section import NoRow, Section, Share
+from darklode.schemas.section import Bound, NoRow, Section, Share
 
 
 class LogColumns(Section):
@@ -178,6 +178,11 @@ class MiningSettings(Section):
         "and tier, at most 1,200, by any judge but the embedded one",
     )
     keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
+    patch_share: Bound[Share] = Field(
+        0.05,
+        description="a big day's files are written anew once more than this share of its pairs has changed; until then "
+        "the changes lie beside them; 0: at once",
+    )
     test_from: date | None = Field(
         None, description="day from which on the log is test data and nothing is mined for training; null: never"
     )

@@ -21,7 +21,8 @@ NoRow = Annotated[T, Effect.NO_ROW]
 """Changes no row: where things lie, how fast and at what price it goes. What stands is not redone for it."""
 
 Bound = Annotated[T, Effect.BOUND]
-"""Only decides whether a stage fails: the stage is run again for it, and takes every finished piece as it is."""
+"""Only decides whether a stage fails, or in which files its rows lie: the stage is run again for it, and takes every
+finished piece as it is."""
 
 
 class Section(BaseModel):

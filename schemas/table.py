@@ -16,12 +16,47 @@ def field(name: str, kind: pa.DataType, description: str, *, null: bool = False)
 
 @dataclass(frozen=True)
 class Table:
-    """A table's contract: `key` names the columns that identify a row (empty: rows have no identity)."""
+    """A table's contract: `key` names the columns that identify a row (empty: rows have no identity).
+
+    Attributes:
+        patched: whether a few changes of a big day may lie beside its files: rows in `changed` that came, in `removed`
+            the keys of rows that the files still hold. Who reads through Darklode sees one table.
+    """
 
     name: str
     key: tuple[str, ...]
     about: str
     schema: pa.Schema
+    patched: bool = False
+
+    @property
+    def changed(self) -> str:
+        """The table of rows that came since their day's files were written."""
+        return f"{self.name}_changed"
+
+    @property
+    def removed(self) -> str:
+        """The table of rows that went since then, by their keys."""
+        return f"{self.name}_removed"
+
+    @property
+    def dated_key(self) -> tuple[str, ...]:
+        """What identifies a row within a day's files: one that moved to another day may still lie in those of both."""
+        return (*self.key, "date")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names under which its rows lie: its own, and those of its patch."""
+        return (self.name, self.changed, self.removed) if self.patched else (self.name,)
+
+    def with_patch(self) -> "tuple[Table, ...]":
+        """The table and those of its patch."""
+        if not self.patched:
+            return (self,)
+        came = f"rows of `{self.name}` that came or changed since the files of their day were written"
+        went = f"rows that the files of `{self.name}` still hold although they went or changed"
+        key = pa.schema([self.schema.field(name) for name in self.dated_key])
+        return self, Table(self.changed, self.key, came, self.schema), Table(self.removed, self.dated_key, went, key)
 
     def empty(self) -> pa.Table:
         return self.schema.empty_table()

@@ -291,6 +291,7 @@ TRIPLETS = Table(
             field("split", pa.string(), "train or validation; test labels never become triplets"),
         ]
     ),
+    patched=True,
 )
 
 HELD_OUT = Table(
@@ -385,7 +386,7 @@ TABLES: dict[str, Table] = {
         RELIABILITY,
         *DAY_TABLES,
         *MINED_TABLES,
-        TRIPLETS,
+        *TRIPLETS.with_patch(),
         HELD_OUT,
         FUNNEL,
         AUDIT_RETRIEVERS,

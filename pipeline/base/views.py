@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Part, Run, Tables
 from darklode.pipeline.base.artifacts.stage import hive_keys, partition_of
-from darklode.pipeline.base.artifacts.tables import hive_option, no_rows, verbatim
+from darklode.pipeline.base.artifacts.tables import hive_option, named, no_rows, patched, verbatim
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
@@ -45,8 +45,10 @@ def views_sql(run: Run) -> str:
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
     for name, table in TABLES.items():
-        rows = _rows(table, parts[name]) if parts.get(name) else no_rows(table)
-        lines.append(f"CREATE OR REPLACE VIEW {name} AS {rows};")
+        own = named(parts, name)
+        rows = {one: _rows(TABLES[one], of_one) for one, of_one in own.items()} or {name: no_rows(table)}
+        sql = patched(table, rows) if len(rows) > 1 else rows[name]
+        lines.append(f"CREATE OR REPLACE VIEW {name} AS {sql};")
     return "\n".join(lines) + "\n"
 
 

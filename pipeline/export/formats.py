@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 
 from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.artifacts.tables import named
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writing import require
@@ -117,8 +118,7 @@ class _SplitTables(Tables):
     """Tables of a run whose labels and rankings are those of the test queries only, or of all but them."""
 
     def __init__(self, run: Run, names: tuple[str, ...], test: bool) -> None:
-        parts = run.parts()
-        super().__init__(run.store, {name: parts[name] for name in names})
+        super().__init__(run.store, named(run.parts(), *names))
         self._join = "SEMI" if test else "ANTI"
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:

@@ -9,48 +9,29 @@ from dataclasses import dataclass
 import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
-from darklode.pipeline.mine.days import Days, digests
+from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
-from darklode.schemas.mining import Merge
-from darklode.schemas.tables import TABLES
+from darklode.pipeline.mine.patch import write_all, write_changes
+from darklode.schemas.mined_tables import MINED_PAIRS
+from darklode.schemas.mining import Merge, MiningSettings
 
 PAIRS_STAGE = Stage(
     "mined_pairs",
-    3,
+    4,
     ("click_evidence", "click_prior", "log_queries", "relevance_evidence", "associations"),
-    ("mined_pairs",),
+    MINED_PAIRS.files,
 )
-
-ROWS = 1 << 19
-
-COLUMNS = ", ".join(TABLES["mined_pairs"].schema.names)
-
-CHANGED_DAYS = f"""
-    WITH before AS (FROM {{earlier}} SEMI JOIN {{wanted}} USING (tenant, query_id)),
-    changed AS (
-        (SELECT {COLUMNS} FROM before EXCEPT ALL SELECT {COLUMNS} FROM {{pairs}})
-        UNION ALL (SELECT {COLUMNS} FROM {{pairs}} EXCEPT ALL SELECT {COLUMNS} FROM before)
-    )
-    SELECT DISTINCT CAST(date AS VARCHAR) FROM changed
-"""
-
-PAIRS_OF_A_DAY = f"""
-    SELECT {COLUMNS} FROM {{earlier}} ANTI JOIN {{wanted}} USING (tenant, query_id) WHERE date = CAST($day AS DATE)
-    UNION ALL SELECT {COLUMNS} FROM {{pairs}} WHERE date = CAST($day AS DATE)
-    ORDER BY tenant, query_id, positive_id, source
-"""
 
 
 def mined_pairs(
     tables: Tables,
     output: Output,
     hop: OneHop,
+    mining: MiningSettings,
     *,
     most: int,
-    merge: Merge,
     contains: Mapping[str, Sequence[str]],
 ) -> None:
     """Pair each query with its positives by click and relevance, its own and those lent to it.
@@ -60,51 +41,36 @@ def mined_pairs(
 
     Args:
         tables: what the stage reads.
-        output: takes `mined_pairs`, a partition a day.
+        output: takes `mined_pairs`, a partition a day, and its patch.
         hop: makes the queries' own pairs.
+        mining: which sources a pair may have, and when a day's files are written anew.
         most: lenders of a query and kind; 0: all.
-        merge: see `multi_hop`.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
     facts = output.earlier_facts
-    standing = output.earlier("mined_pairs") if facts.get("mark") == mark else None
-    news = None if standing is None else news_of(facts["read"], read, contains)
-    known = standing if standing is not None and news is not None else Tables.nothing("mined_pairs")
+    known = output.earlier("mined_pairs") if facts.get("mark") == mark else None
+    news = None if known is None else news_of(facts["read"], read, contains)
     with tables.connect() as connection:
-        earlier = view(connection, known, "mined_pairs")
-        if news is None:
+        if known is None or news is None:
             wanted = everything(connection, hop)
+            write_all(connection, output, _pairs(connection, wanted, hop, most, mining.merge))
         else:
-            delta = tables.of("click_evidence", [part for day in news.days for part in days[day]])
-            wanted = touched(connection, view(connection, delta, "click_evidence"), earlier, news, hop)
-        loans = loans_to(connection, wanted, before=hop.before)
-        pairs = multi_hop(connection, wanted, loans, hop, most=most, merge=merge)
-        _write(connection, output, known.by_day("mined_pairs"), earlier=earlier, wanted=wanted, pairs=pairs)
+            new = tables.of("click_evidence", [part for day in news.days for part in days[day]])
+            delta = view(connection, new, "click_evidence")
+            wanted = touched(connection, delta, view(connection, known, "mined_pairs"), news, hop)
+            pairs = _pairs(connection, wanted, hop, most, mining.merge)
+            write_changes(connection, output, known, wanted=wanted, pairs=pairs, share=mining.patch_share)
     output.facts |= {"mark": mark, "read": read}
-    rows = sum(part.rows for part in output.parts["mined_pairs"])
+    rows = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
 
 
-def _write(connection: duckdb.DuckDBPyConnection, output: Output, known: Days, **relations: Relation) -> None:
-    """Write the days in which a pair came, went or changed; keep the others as they are.
-
-    Args:
-        connection: holds the relations.
-        output: takes `mined_pairs`.
-        known: the days of the earlier pairs.
-        relations: the `earlier` pairs, the queries that are `wanted` anew, and their `pairs`.
-    """
-    changed = {day for (day,) in connection.sql(CHANGED_DAYS.format(**relations)).fetchall()}
-    for day in sorted({*known, *changed}):
-        if day in changed:
-            for rows in pieces(connection, PAIRS_OF_A_DAY.format(**relations), {"day": day}, ROWS):
-                output.write("mined_pairs", rows.cast(TABLES["mined_pairs"].schema), day)
-        else:
-            for part in known[day]:
-                output.keep("mined_pairs", part)
-        output.progress(sum(part.rows for part in output.parts["mined_pairs"]), None, day)
+def _pairs(connection: duckdb.DuckDBPyConnection, wanted: Relation, hop: OneHop, most: int, merge: Merge) -> Relation:
+    """All pairs of the queries that are wanted."""
+    loans = loans_to(connection, wanted, before=hop.before)
+    return multi_hop(connection, wanted, loans, hop, most=most, merge=merge)
 
 
 EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Manifest, Run, Tables, digest
+from darklode.pipeline.base.artifacts import Manifest, Run, Tables
 from darklode.pipeline.base.card import name_of
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.funnel import in_data_order
@@ -92,7 +92,7 @@ def _state(source: Source, stage: str) -> str:
 
 def _reads_what_stands(source: Source, manifest: Manifest) -> bool:
     read = {name: seen for name, seen in manifest.inputs.items() if name in TABLES}
-    return all(name in source.written and seen == digest(source.tables.parts(name)) for name, seen in read.items())
+    return all(name in source.written and seen == source.tables.content(name) for name, seen in read.items())
 
 
 FITTED = "SELECT tenant, fitted_threshold FROM calibration WHERE fitted_threshold IS NOT NULL ORDER BY tenant"

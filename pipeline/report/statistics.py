@@ -1,10 +1,17 @@
 """Numbers about a run, each a small Arrow table: the dataset card, the report and the screen print them."""
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.artifacts import Run, Tables, key_of
+from darklode.schemas.tables import TABLES
+
+_ANSWERS: dict[str, pa.Table] = {}
+"""Answers by question and content of the tables asked: the screen, the card and the report ask the same ones."""
+
+MOST_ANSWERS = 64
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,18 @@ class Statistic:
             tables: `views.all_tables(run)`, or tables that hold those named in the query.
             parameters: as the query takes them.
         """
-        return tables.sql(self.query, parameters)
+        key = self._key(tables, parameters)
+        if key not in _ANSWERS:
+            while len(_ANSWERS) >= MOST_ANSWERS:
+                del _ANSWERS[next(iter(_ANSWERS))]
+            _ANSWERS[key] = tables.sql(self.query, parameters)
+        return _ANSWERS[key]
+
+    def _key(self, tables: Tables, parameters: tuple[object, ...]) -> str:
+        words = set(re.findall(r"\w+", self.query))
+        asked = [one for name in TABLES if name in words for one in TABLES[name].files if one in tables]
+        files = {name: [part.file for part in tables.parts(name)] for name in asked}
+        return key_of(tables.url, self.query, [str(one) for one in parameters], files)
 
 
 JUDGES = """

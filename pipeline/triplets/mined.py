@@ -1,7 +1,7 @@
 """From pairs to triplets: the texts joined in, one folder for each tenant, day and source."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -9,22 +9,23 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, digest, key_of
-from darklode.pipeline.base.artifacts.stage import partition_of
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
 from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.relations import Relation, view
 from darklode.pipeline.mine.days import chained, digests
 from darklode.pipeline.mine.tiers import LOTS, tier_of
+from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
-from darklode.schemas.tables import TRIPLETS
+from darklode.schemas.tables import TABLES, TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 4, ("mined_pairs", "log_queries", "query_clusters", "documents"), ("triplets",)
+    "mined_triplets", 5, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 ROWS = 1 << 16
 
 TEXTS = """
-    CREATE TEMP TABLE IF NOT EXISTS texts AS
+    CREATE TEMP TABLE texts AS
     SELECT tenant, doc_id, concat_ws(chr(10), title, left(text, $characters)) AS text FROM documents
 """
 
@@ -58,7 +59,7 @@ OWNERS = """
 OWNERS_BY_DAY = """
     SELECT CAST(p.date AS VARCHAR) AS day,
            CAST(bit_xor(md5_number_lower(concat_ws(chr(0), p.tenant, p.positive_id, o.owner))) AS VARCHAR) AS owners
-    FROM mined_pairs p JOIN owners o USING (tenant, positive_id) GROUP BY p.date
+    FROM {pairs} p JOIN owners o USING (tenant, positive_id) GROUP BY p.date
 """
 
 WEIGHED = """
@@ -67,22 +68,24 @@ WEIGHED = """
            CASE WHEN r.query_id IS NOT NULL THEN 'refuted by the judge'
                 WHEN c.split IS NULL THEN 'near to queries of both sides'
                 WHEN o.owner <> c.split THEN 'positive of the other side' END AS reason
-    FROM that_day p JOIN query_clusters c USING (tenant, query_id)
+    FROM {pairs} p JOIN query_clusters c USING (tenant, query_id)
     LEFT JOIN owners o USING (tenant, positive_id)
     LEFT JOIN refuted r USING (tenant, query_id, positive_id)
 """
 LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
 
+NAME = "substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24)"
+
 JOINED = f"""
-    WITH asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN fresh USING (tenant, query_id))
-    SELECT substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24) AS triplet_id,
+    WITH asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN accepted USING (tenant, query_id))
+    SELECT {NAME} AS triplet_id,
            p.tenant, p.query_id, q.query, p.positive_id, d.text AS positive,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
            p.source, p.via_query_id, p.date,
            {tier_of("p")} AS tier, p.split
-    FROM fresh p
+    FROM accepted p
     JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
     LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
@@ -90,27 +93,13 @@ JOINED = f"""
 
 ACCEPTED = "CREATE OR REPLACE TEMP TABLE accepted AS FROM weighed WHERE reason IS NULL"
 
-STANDING = """
-    CREATE OR REPLACE TEMP TABLE standing AS
-    SELECT o.triplet_id FROM old o JOIN accepted p USING (tenant, query_id, positive_id, source)
-    JOIN log_queries q USING (tenant, query_id)
-    WHERE o.query = q.text AND o.split = p.split AND o.via_query_id IS NOT DISTINCT FROM p.via_query_id
-      AND o.negative_ids[1] IS NOT DISTINCT FROM p.negative_id
-      AND o.positive_score IS NOT DISTINCT FROM p.positive_score
-      AND o.negative_scores[1] IS NOT DISTINCT FROM p.negative_score
-"""
+IN_ORDER = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({JOINED}) ORDER BY tenant, source, query_id, positive_id"
 
-FRESH = """
-    CREATE OR REPLACE TEMP TABLE fresh AS
-    FROM accepted p ANTI JOIN (FROM old SEMI JOIN standing USING (triplet_id)) o
-      ON o.tenant = p.tenant AND o.query_id = p.query_id AND o.positive_id = p.positive_id AND o.source = p.source
-"""
-
-COLUMNS = ", ".join(TRIPLETS.schema.names)
-TRIPLETS_OF_A_DAY = f"""
-    SELECT {COLUMNS} FROM old SEMI JOIN standing USING (triplet_id)
-    UNION ALL SELECT {COLUMNS} FROM ({JOINED})
-    ORDER BY tenant, source, query_id, positive_id
+# The triplets that the days' files were given for these pairs.
+NAMES = f"""
+    SELECT p.tenant, {NAME} AS triplet_id, p.date FROM accepted p
+    SEMI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
+    ORDER BY date, tenant, triplet_id
 """
 
 
@@ -118,11 +107,11 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
     """Write a triplet for each pair whose positive has a text; a day in which nothing changed is kept as it is.
 
     A document stands for its title and the beginning of its text. A negative without a text is left out; a shortfall
-    is never filled. Of a day in which some pairs changed, the triplets of the others are taken over with their texts.
+    is never filled. The patch of the pairs becomes that of the triplets.
 
     Args:
         tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
-        output: takes `triplets`, in folders `tenant=…/date=…/source=…`.
+        output: takes `triplets`, in folders `tenant=…/date=…/source=…`, and its patch.
         settings: how long texts are, and the tiers.
         apart: a positive makes triplets on one side only, that of the first query that had it.
         seed: of the tiers.
@@ -133,45 +122,28 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
         "small": settings.small_share,
         "median": settings.median_share,
     }
-    days, totals = tables.by_day("mined_pairs"), Counter[str]()
+    days, left_out = tables.by_day("mined_pairs"), Counter[str]()
+    files = tables.of("mined_pairs", tables.parts("mined_pairs"))
     verified = "mined_verdicts" in tables
-    verdicts = digest(tables.parts("mined_verdicts")) if verified else ""
-    bases, old = _bases(tables, output, verdicts), _Old(tables, output, verdicts)
+    bases = _bases(tables, output, digest(tables.parts("mined_verdicts")) if verified else "")
     with tables.connect() as connection:
         connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
         connection.execute(OWNERS.format(wanted=apart))
-        bases = _with_sides(connection, tables, bases, apart=apart)
+        owners = connection.sql(OWNERS_BY_DAY.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
+        bases = _with_sides(tables, bases, dict(owners.fetchall()) if owners else {})
+        connection.execute(TEXTS, {"characters": settings.text_characters})
         for number, (day, basis) in enumerate(bases.items()):
             with output.unit(day, basis) as unit:
                 if not unit.done:
-                    connection.execute(TEXTS, {"characters": settings.text_characters})
-                    tables.of("mined_pairs", days[day]).view(connection, "that_day", "mined_pairs")
-                    old.view(connection, day)
-                    unit.facts |= _day(connection, output, given)
-            totals.update(unit.facts)
+                    own = view(connection, tables.of("mined_pairs", days[day]), "mined_pairs")
+                    unit.facts |= _day(connection, output, own, given)
+            left_out.update(unit.facts)
             output.progress(number + 1, len(days), day)
-    pairs, written = tables.rows("mined_pairs"), totals.pop("triplets", 0)
-    dropped = dict(sorted(totals.items())) | {"no document of that id": pairs - written - totals.total()}
+        left_out.update(_patch(connection, output, given))
+    pairs, written = tables.rows("mined_pairs"), output.rows("triplets")
+    dropped = dict(sorted(left_out.items())) | {"no document of that id": pairs - written - left_out.total()}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
     output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", written, dropped))
-
-
-class _Old:
-    """The triplets written before, where texts, verdicts and settings are still the same: none elsewhere."""
-
-    def __init__(self, tables: Tables, output: Output, verdicts: str) -> None:
-        mark = output.unit_key("all", key_of(digest(tables.parts("documents")), verdicts))
-        same = output.earlier_facts.get("mark") == mark
-        output.facts["mark"] = mark
-        self._tables = (output.earlier("triplets") if same else None) or Tables.nothing("triplets")
-        self._days: dict[str, list[Part]] = defaultdict(list)
-        for part in self._tables.parts("triplets"):
-            for folder in partition_of(part.file).split("/"):
-                self._days[folder.removeprefix("date=")].append(part)
-
-    def view(self, connection: duckdb.DuckDBPyConnection, day: str) -> None:
-        """Make the view `old` of a day's triplets."""
-        self._tables.of("triplets", self._days.get(day, [])).view(connection, "old", "triplets")
 
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
@@ -193,27 +165,48 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     return {day: key_of(of[day][0], texts[day], verdicts) for day in days}
 
 
-def _with_sides(
-    connection: duckdb.DuckDBPyConnection, tables: Tables, bases: Mapping[str, str], *, apart: bool
-) -> dict[str, str]:
+def _with_sides(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
     """The bases with what sides depend on: the queries up to the day, and, where positives have a side, these."""
     chain = chained(digests(tables.by_day("query_clusters")))
-    owners = dict(connection.sql(OWNERS_BY_DAY).fetchall()) if apart else {}
     known = {day: chain[max(one for one in chain if one <= day)] for day in bases}
     return {day: key_of(basis, known[day], owners.get(day, "")) for day, basis in bases.items()}
 
 
-def _day(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[str, object]) -> dict[str, int]:
-    """Write a day's triplets; how many, and how many of its pairs are left out, by reason."""
-    for statement in (WEIGHED, ACCEPTED, STANDING, FRESH):
-        connection.execute(statement)
-    rows = 0
-    for some in pieces(connection, TRIPLETS_OF_A_DAY, given, ROWS):
-        found = TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
-        rows += found.num_rows
-        for folder, part in _split(found):
+def _day(
+    connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, given: Mapping[str, object]
+) -> dict[str, int]:
+    """Write the triplets of a day's files; how many of these pairs are left out, by reason."""
+    left_out = _weigh(connection, str(pairs))
+    for rows in _joined(connection, given):
+        for folder, part in _split(rows):
             output.write("triplets", part, folder)
-    return {"triplets": rows} | dict(connection.sql(LEFT_OUT).fetchall())
+    return left_out
+
+
+def _patch(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[str, object]) -> dict[str, int]:
+    """Write what the pairs' patch makes of the triplets; how many pairs it leaves out, by reason, less those that went.
+
+    Each is weighed as the pairs of the days' files are, so what went is what these files hold.
+    """
+    left_out = Counter(_weigh(connection, MINED_PAIRS.changed))
+    for rows in _joined(connection, given):
+        output.write(TRIPLETS.changed, rows)
+    left_out.subtract(_weigh(connection, MINED_PAIRS.removed))
+    for rows in pieces(connection, NAMES, {}, ROWS):
+        output.write(TRIPLETS.removed, rows.cast(TABLES[TRIPLETS.removed].schema))
+    return left_out
+
+
+def _weigh(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
+    """Say which pairs make triplets (`accepted`); how many do not, by reason."""
+    for statement in (WEIGHED, ACCEPTED):
+        connection.execute(statement.format(pairs=pairs))
+    return dict(connection.sql(LEFT_OUT).fetchall())
+
+
+def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) -> Iterator[pa.Table]:
+    for some in pieces(connection, IN_ORDER, given, ROWS):
+        yield TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
 
 
 def _split(rows: pa.Table) -> list[tuple[str, pa.Table]]:

@@ -20,7 +20,7 @@ Work = Callable[[Tables, Output], None]
 
 def put(run: Run, table: str, rows: pa.Table) -> None:
     """Give a run a finished table, as if a stage had written it."""
-    stage = Stage(f"given_{table}", 1, (), (table,))
+    stage = Stage(f"given_{table}", 1, (), TABLES[table].files)
     run.execute(run.plan(stage, {}), lambda _tables, output: output.write(table, rows))
 
 

@@ -151,6 +151,7 @@ def mine(
     merge: Merge = "strongest",
     docs: pa.Table | None = None,
     apart: bool = False,
+    patch_share: float = 0.05,
 ) -> None:
     """A night: all stages over the days that have come in so far."""
 
@@ -163,15 +164,14 @@ def mine(
     for table in ("click_model", "click_prior"):
         put(run, table, TABLES[table].empty())
     learn(run, hop)
-    contains = run.manifest(EVIDENCE)
-    assert contains is not None
-    execute(
-        run,
-        PAIRS_STAGE,
-        lambda tables, output: mined_pairs(
-            tables, output, hop, most=most, merge=merge, contains=contains.facts["contains"]
-        ),
-    )
+    manifest = run.manifest(EVIDENCE)
+    assert manifest is not None
+    contains, mining = manifest.facts["contains"], MiningSettings(merge=merge, patch_share=patch_share)
+
+    def pair(tables: Tables, output: Output) -> None:
+        mined_pairs(tables, output, hop, mining, most=most, contains=contains)
+
+    execute(run, PAIRS_STAGE, pair)
     execute(
         run,
         MINED_TRIPLETS,

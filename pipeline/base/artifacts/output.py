@@ -94,7 +94,7 @@ class Output:
         """What the stage's last complete run wrote, whatever it ran on; None where that is gone or damaged."""
         if self._before is None:
             return None
-        parts = {table: self._before.outputs.get(table, []) for table in tables}
+        parts = {name: self._before.outputs.get(name, []) for table in tables for name in TABLES[table].files}
         whole = all(self._store.size(part.file) == part.size for some in parts.values() for part in some)
         return Tables(self._store, parts) if whole else None
 
@@ -118,6 +118,10 @@ class Output:
         place = rows.schema.get_field_index("payload")
         cut = pc.utf8_slice_codeunits(rows["payload"], 0, PAYLOAD_CHARACTERS)
         self.write(REJECTS.name, rows.set_column(place, rows.schema.field(place), cut))
+
+    def rows(self, table: str) -> int:
+        """Rows of a table as written so far, its patch applied."""
+        return Tables(self._store, {name: self.parts[name] for name in TABLES[table].files}).rows(table)
 
     def count(self, step: FunnelStep) -> None:
         """Add a step to the funnel."""

@@ -16,12 +16,11 @@ from darklode.pipeline.base.artifacts.stage import (
     Plan,
     Stage,
     difference,
-    digest,
     fingerprint,
     parts_of,
 )
 from darklode.pipeline.base.artifacts.store import LOCK, Store
-from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.artifacts.tables import Tables, content, named
 from darklode.pipeline.base.errors import ArtifactError
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
@@ -96,9 +95,9 @@ class Run:
         parts = self.parts()
         missing = [name for name in names if name not in parts]
         if missing:
-            named = ", ".join(missing)
-            raise ArtifactError(f"{self.store.url} has no table {named} yet; run its command to the end")
-        return Tables(self.store, {name: parts[name] for name in names} if names else parts)
+            lacking = ", ".join(missing)
+            raise ArtifactError(f"{self.store.url} has no table {lacking} yet; run its command to the end")
+        return Tables(self.store, named(parts, *names) if names else parts)
 
     def plan(
         self,
@@ -116,7 +115,7 @@ class Run:
             bounds: the settings among them that only decide whether it fails.
         """
         parts = self.parts()
-        inputs = dict(external or {}) | {name: digest(parts[name]) for name in stage.reads if name in parts}
+        inputs = dict(external or {}) | {name: content(parts, name) for name in stage.reads if name in parts}
         mark = fingerprint(stage, inputs, dict(settings))
         return Plan(stage, mark, inputs, dict(settings), self._reason(stage, mark, inputs, dict(settings)), bounds)
 

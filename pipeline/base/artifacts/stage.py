@@ -73,6 +73,7 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def rows(self, table: str) -> int:
+        """Rows in the files of a table; its patch, where it has one, is a table of its own."""
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:

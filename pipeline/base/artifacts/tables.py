@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.stage import Part, hive_keys, partition_of
+from darklode.pipeline.base.artifacts.stage import Part, digest, hive_keys, partition_of
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.table import Table
@@ -42,11 +42,17 @@ class Tables:
         return table in self._parts
 
     def rows(self, table: str) -> int:
-        return sum(part.rows for part in self._parts[table])
+        """Rows of a table, its patch applied."""
+        own, *patch = (sum(part.rows for part in parts) for parts in self._files(table).values())
+        return own + (patch[0] - patch[1] if patch else 0)
 
     def parts(self, table: str) -> list[Part]:
         """The table's parts, in the order written."""
         return self._parts[table]
+
+    def content(self, table: str) -> str:
+        """What identifies the table's content."""
+        return content(self._parts, table)
 
     def part(self, part: Part) -> pa.Table:
         """One part's rows."""
@@ -71,7 +77,7 @@ class Tables:
         return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
 
     def dataset(self, table: str) -> pads.Dataset:
-        """The table's parts for pyarrow, in the order written."""
+        """The table's parts for pyarrow, in the order written, without what its patch says."""
         import pyarrow.dataset as pads  # which imports pandas where it is installed
 
         files = [self._store.path(part.file) for part in self._parts[table]]
@@ -88,11 +94,16 @@ class Tables:
         return [key for part in first for key in hive_keys(partition_of(part.file))]
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The whole table, in the order it was written."""
+        """The whole table, in the order it was written; a table with a patch in the order of its key."""
+        if self._patched(table):
+            return self.sql(_in_order(table, columns))
         return self.dataset(table).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """The table piece by piece, in the order it was written, never much more in memory than one piece."""
+        """The table piece by piece, in the order of `read`, never much more in memory than one piece."""
+        if self._patched(table):
+            yield from self.stream(_in_order(table, columns), {}, rows)
+            return
         scan = self.dataset(table).scanner(
             columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
         )
@@ -131,27 +142,41 @@ class Tables:
         return cls(Store("."), {table: [] for table in tables})
 
     def of(self, table: str, parts: Sequence[Part]) -> Tables:
-        """The same tables, but only these parts of one of them."""
-        return Tables(self._store, self._parts | {table: list(parts)})
+        """The same tables, but only these parts of one of them, as they lie there: without its patch."""
+        kept = {name: of_it for name, of_it in self._parts.items() if name not in TABLES[table].files}
+        return Tables(self._store, kept | {table: list(parts)})
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
-        """Make one of the tables a view of the connection."""
+        """Make one of the tables a view of the connection, its patch applied."""
+        rows = {one: self._rows(connection, f"{name} as {one}", one) for one in self._files(table)}
+        sql = patched(TABLES[table], rows) if self._patched(table) else rows[table]
+        try:
+            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {sql}')
+        except duckdb.BinderException as error:
+            message = f"the table {table} of {self.url} was written by another version of Darklode"
+            raise ArtifactError(f"{message}; run the command that made it again") from error
+
+    def _files(self, table: str) -> dict[str, list[Part]]:
+        """The parts of a table, then those of its patch, if it has one."""
+        return {table: self._parts[table]} | named(self._parts, table)
+
+    def _patched(self, table: str) -> bool:
+        """Whether there is something beside the table's own files."""
+        return any(part.rows for name, parts in self._files(table).items() if name != table for part in parts)
+
+    def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> str:
+        """SQL of the rows in a table's own files; what has to be registered for it gets the name."""
         files = [self._store.path(part.file) for part in self._parts[table]]
         # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
         pattern = any(character in name for name in files for character in "*?[")
         if not files:
-            connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {no_rows(TABLES[table])}')
-        elif self._store.local is None or pattern:
+            return no_rows(TABLES[table])
+        columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
+        if self._store.local is None or pattern:
             connection.register(name, self.dataset(table))
-        else:
-            names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-            columns = ", ".join(f'"{field.name}"' for field in TABLES[table].schema)
-            rows = f"read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
-            try:
-                connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM {rows}')
-            except duckdb.BinderException as error:
-                message = f"the table {table} of {self.url} was written by another version of Darklode"
-                raise ArtifactError(f"{message}; run the command that made it again") from error
+            return f'SELECT {columns} FROM "{name}"'
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+        return f"SELECT {columns} FROM read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
 
 
 class _Opened(Tables):
@@ -164,6 +189,33 @@ class _Opened(Tables):
     @contextmanager
     def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
         yield self._connection
+
+
+def named(parts: Mapping[str, list[Part]], *tables: str) -> dict[str, list[Part]]:
+    """The parts of some tables, and of their patches where they have any."""
+    return {name: parts[name] for table in tables for name in TABLES[table].files if name in parts}
+
+
+def content(parts: Mapping[str, list[Part]], table: str) -> str:
+    """Identify a table's content by that of its parts, and of its patch."""
+    return digest([part for of_one in named(parts, table).values() for part in of_one])
+
+
+def patched(table: Table, rows: Mapping[str, str]) -> str:
+    """SQL of a table with its patch applied.
+
+    Args:
+        table: one that is patched.
+        rows: SQL of the rows in its own files and in those of the patch, by `Table.files`.
+    """
+    key = ", ".join(table.dated_key)
+    own, changed, removed = (rows[name] for name in table.files)
+    return f"FROM ({own}) ANTI JOIN ({removed}) USING ({key}) UNION ALL ({changed})"
+
+
+def _in_order(table: str, columns: Sequence[str] | None) -> str:
+    chosen = ", ".join(columns or TABLES[table].schema.names)
+    return f"SELECT {chosen} FROM {table} ORDER BY {', '.join(TABLES[table].key)}"
 
 
 def verbatim(path: str) -> str:

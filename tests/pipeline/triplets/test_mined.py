@@ -7,11 +7,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.base.artifacts import Manifest, Run, Stage
 from darklode.pipeline.base.views import query, views_sql
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.schemas.mining import MiningSettings
@@ -26,7 +27,13 @@ def give(
     run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str], sides: dict[str, str | None] | None = None
 ) -> None:
     base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
-    put(run, "mined_pairs", pa.Table.from_pylist([base | row for row in pairs], TABLES["mined_pairs"].schema))
+    rows = pa.Table.from_pylist([base | row for row in pairs], TABLES["mined_pairs"].schema)
+
+    def write(_tables: object, output: Any) -> None:
+        for day in sorted(set(rows["date"].to_pylist())):
+            output.write("mined_pairs", rows.filter(pc.equal(rows["date"], day)))
+
+    execute(run, Stage("given_mined_pairs", 1, (), TABLES["mined_pairs"].files), write)
     filled = [{"tenant": "default", "source": "t", "content_hash": row["text"]} | row for row in docs]
     put(run, "documents", pa.Table.from_pylist(filled, TABLES["documents"].schema))
     tenants = sorted({(base | row)["tenant"] for row in pairs})
@@ -199,9 +206,7 @@ def test_a_day_is_written_again_only_where_its_pairs_or_documents_changed(run: R
                 output.write("mined_pairs", rows.slice(number, 1))
 
         give(run, given, texts, {"q": "x"})
-        from darklode.pipeline.base.artifacts import Stage
-
-        execute(run, Stage("given_mined_pairs", 1, (), ("mined_pairs",)), write)
+        execute(run, Stage("given_mined_pairs", 1, (), TABLES["mined_pairs"].files), write)
         manifest = publish(run)
         return {part.file.split("/")[3]: part.sha256 for part in manifest.outputs["triplets"]}
 
