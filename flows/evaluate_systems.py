@@ -8,10 +8,11 @@ from darklode.flows.jobs import steps_of
 from darklode.flows.runs import Recorded, record, recorded
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
+from darklode.pipeline.evaluate.asked import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
 from darklode.pipeline.evaluate.auc import AUC, auc
-from darklode.pipeline.evaluate.held_out import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
 from darklode.pipeline.evaluate.manual import MANUAL, manual_labels
 from darklode.pipeline.evaluate.measures import depth_of
+from darklode.pipeline.evaluate.online import ONLINE, online
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, RANKINGS_STAGE, rank_all
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.evaluate.scores import SCORES, manual_scores
@@ -75,6 +76,16 @@ def steps(made: Recorded, settings: Settings) -> list[Step]:
             ),
         ),
         *_by_people(settings, systems, identities),
+        Step(
+            ONLINE,
+            call(
+                online,
+                settings.logs.only("bot_queries_per_minute", "bot_click_share"),
+                resamples=given.bootstrap,
+                seed=settings.seed,
+            ),
+            wanted=mined,
+        ),
     ]
 
 

@@ -161,6 +161,43 @@ MANUAL_SCORES = Table(
     ),
 )
 
+ONLINE = Table(
+    "online",
+    ("tenant", "arm", "measure"),
+    "what the log itself says of each arm of an experiment, and of all that was searched (ScalingNote, 4.6)",
+    pa.schema(
+        [
+            SCOPE,
+            field("arm", pa.string(), "the arm; null: the whole log", null=True),
+            field("measure", pa.string(), "what is counted, such as abandoned searches; see docs/evaluate.md"),
+            field("value", pa.float64(), "its share, 0 to 1"),
+            field("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
+            field("high", pa.float64(), "upper end"),
+            field("counted", pa.int64(), "of how many: documents shown, searches or sessions"),
+            field("sessions", pa.int64(), "sessions that these are of"),
+        ]
+    ),
+)
+
+ONLINE_PAIRS = Table(
+    "online_pairs",
+    ("tenant", "arm", "other", "measure"),
+    "each two arms of an experiment: what the first has more than the second",
+    pa.schema(
+        [
+            SCOPE,
+            field("arm", pa.string(), "the arm"),
+            field("other", pa.string(), "the arm that it is held against"),
+            field("measure", pa.string(), "as in `online`"),
+            field("difference", pa.float64(), "the first's share less the second's"),
+            field("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
+            field("high", pa.float64(), "upper end"),
+            field("p", pa.float64(), "two-sided: twice the share of resamples in which the difference turns around"),
+            field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
+        ]
+    ),
+)
+
 EVALUATION_TABLES = (
     TEST_QUERIES,
     TEST_LABELS,
@@ -170,4 +207,6 @@ EVALUATION_TABLES = (
     EVALUATION_PAIRS,
     MANUAL_LABELS,
     MANUAL_SCORES,
+    ONLINE,
+    ONLINE_PAIRS,
 )

@@ -16,6 +16,7 @@ from darklode.flows.launch import launch
 from darklode.flows.reporting import Silent
 from darklode.flows.steps import plain_rows
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.views import all_tables
 from darklode.schemas.keys import merge
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 app = application()
 
-TABLES = ("evaluation", "evaluation_pairs")
+TABLES = ("evaluation", "evaluation_pairs", "online", "online_pairs")
 
 
 @app.command(epilog="Example: darklode evaluate runs/first --system bm25 --system minilm --config darklode.yaml")
@@ -49,7 +50,7 @@ def evaluate(
     """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
     values = _values(system, run_file, labels, config, assignments or [])
     launch(evaluate_systems, Silent() if as_json else reporter(), run, values)
-    tables = Run(run).tables(*TABLES)
+    tables = all_tables(Run(run))
     if as_json:
         found = {name: plain_rows(tables.read(name)) for name in TABLES}
         sys.stdout.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
@@ -76,9 +77,9 @@ def _values(
 
 
 def _show(tables: "Tables") -> None:
-    """What fits 80 columns: the first measures of what is counted, and the differences by the first of them."""
+    """What fits 80 columns: the first measures part by part, differences by the first one, and the log's own."""
     from darklode.pipeline.report import evaluations
 
     console.print()
-    for title, rows in evaluations.told(tables).items():
+    for title, rows in (evaluations.told(tables) | evaluations.told_by_log(tables)).items():
         show(rows, title)

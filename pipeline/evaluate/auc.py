@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.evaluate.paired import Chance, holm
+from darklode.pipeline.evaluate.paired import Chance, holm, turned_around
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
@@ -122,8 +122,6 @@ def _told(values: Floats) -> dict[str, float]:
 def _differences(found: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
     for other, system in combinations(found, 2):
         values = found[system] - found[other]
-        drawn = values[1:][~np.isnan(values[1:])]
-        turned = min((drawn <= 0).sum(), (drawn >= 0).sum())
-        p = min(1.0, 2 * (turned + 1) / (len(drawn) + 1))
         told = _told(values)
+        p = turned_around(values[1:])
         yield {"system": system, "other": other, "difference": told.pop("value"), "p": p} | told

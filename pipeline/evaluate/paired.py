@@ -104,6 +104,13 @@ def flipped(sums: Floats, chance: Chance) -> Floats:
     return np.asarray((reached + 1) / (chance.flips + 1))
 
 
+def turned_around(drawn: Floats) -> float:
+    """Two-sided p of a difference from its resamples: twice the share in which it has the other sign, or none."""
+    known = drawn[~np.isnan(drawn)]
+    turned = min(int((known <= 0).sum()), int((known >= 0).sum()))
+    return min(1.0, 2 * (turned + 1) / (len(known) + 1))
+
+
 def holm(p: Sequence[float] | Floats) -> Floats:
     """p corrected for as many tests as there are (Holm 1979), in their order."""
     given = np.asarray(p, np.float64)

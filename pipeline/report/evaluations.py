@@ -23,10 +23,38 @@ def told(tables: Tables) -> dict[str, pa.Table]:
     """
     means, pairs = (_everybody(tables, name) for name in ("evaluation", "evaluation_pairs"))
     found = {title: pa.Table.from_pylist(rows) for title, rows in _reached(means)}
-    if pairs:
-        title = "Differences by {}: p and p_holm are two-sided, intervals 95 %".format(pairs[0]["measure"])
-        found[title] = pa.Table.from_pylist(list(_differences(pairs)))
+    for asked in (False, True):
+        mine = [row for row in pairs if (row["part"] == "labelled") is asked]
+        if mine:
+            title = f"Differences by {mine[0]['measure']}: p_holm is two-sided, intervals 95 %"
+            found[title] = pa.Table.from_pylist(list(_differences(mine)))
     return found
+
+
+def told_by_log(tables: Tables) -> dict[str, pa.Table]:
+    """Tables by their titles: what the log says of all that was searched and of each arm, and the arms' differences.
+
+    Args:
+        tables: holds `online` and `online_pairs`.
+    """
+    shares, pairs = (_everybody(tables, name) for name in ("online", "online_pairs"))
+    rows = [
+        {"measure": row["measure"], "arm": row["arm"] or "(all)", "share": round(row["value"], DIGITS)}
+        | {"interval": _between(row, ""), "of": row["counted"]}
+        for row in shares
+    ]
+    found = {"The log itself: shares, with 95 % intervals over sessions": rows} if rows else {}
+    if pairs:
+        found["The arms' differences"] = [
+            {"measure": row["measure"], "arm": row["arm"], "against": row["other"]}
+            | {"interval": _between(row, "+"), "p_holm": round(row["p_holm"], DIGITS)}
+            for row in pairs
+        ]
+    return {title: pa.Table.from_pylist(rows) for title, rows in found.items()}
+
+
+def _between(row: Mapping[str, Any], sign: str) -> str:
+    return f"{row['low']:{sign}.{DIGITS}f} to {row['high']:{sign}.{DIGITS}f}"
 
 
 def _everybody(tables: Tables, name: str) -> Rows:
@@ -35,7 +63,8 @@ def _everybody(tables: Tables, name: str) -> Rows:
 
 def _reached(means: Rows) -> Iterator[tuple[str, Rows]]:
     """For each part a row per system, the first measures side by side, and the most that can be reached."""
-    for part in dict.fromkeys(row["part"] for row in means):
+    parts = dict.fromkeys(row["part"] for row in means)
+    for part in sorted(parts, key=lambda part: part == "labelled"):
         mine = [row for row in means if row["part"] == part]
         shown = list(dict.fromkeys(row["measure"] for row in mine))[:COLUMNS]
         rows = [_row(mine, system, shown, "value") for system in dict.fromkeys(row["system"] for row in mine)]
@@ -52,14 +81,13 @@ def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> di
 def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:
     for row in pairs:
         if row["measure"] == pairs[0]["measure"]:
-            numbers = {name: round(row[name], DIGITS) for name in ("difference",)}
             ends = [row["low"], row["high"]]
-            between = "–" if None in ends else f"{row['low']:+.{DIGITS}f} to {row['high']:+.{DIGITS}f}"
+            between = "–" if None in ends else _between(row, "+")
             yield {
                 "system": row["system"],
                 "against": row["other"],
                 "part": row["part"],
-                **numbers,
+                "difference": round(row["difference"], DIGITS),
                 "interval": between,
                 "p_holm": round(row["p_holm"], DIGITS),
             }

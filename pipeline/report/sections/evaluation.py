@@ -60,6 +60,21 @@ SECTION = FigureSection(
             needs=("evaluation_pairs",),
             wide=True,
         ),
+        Figure(
+            "online",
+            "What the log itself says",
+            "Shares of what was searched, of all and of each arm of an experiment, with 95 % bootstrap intervals over "
+            "sessions; an interleaved list is won by the team with most clicks.",
+            lambda source: _everybody(source, "online"),
+            needs=("online",),
+        ),
+        Figure(
+            "online-pairs",
+            "Every two arms",
+            "What an arm has more than the other; p_holm is corrected for all that is compared.",
+            lambda source: _everybody(source, "online_pairs"),
+            needs=("online_pairs",),
+        ),
     ),
     of_labels=True,
 )

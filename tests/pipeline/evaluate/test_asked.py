@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.evaluate.held_out import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.evaluate.asked import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES
 from helpers.evaluated import TENANTS, TOPICS, build_of

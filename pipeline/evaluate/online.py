@@ -1,0 +1,193 @@
+"""What a log itself says of what answered: clicks, abandoned searches, short lists, by arm of an experiment.
+
+A search of one arm is one side of an A/B test; in a list that two teams share (team-draft interleaving), each click is
+credited to the team that gave the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.bootstrap import ENDS, resampled
+from darklode.pipeline.base.relations import view
+from darklode.pipeline.evaluate.paired import holm, turned_around
+from darklode.pipeline.mine.evidence import Exposures
+from darklode.schemas.mining import LogSettings
+from darklode.schemas.tables import TABLES
+
+ONLINE = Stage("online", 1, ("impressions",), ("online", "online_pairs"))
+
+MEASURES = {
+    "click-through": ("clicks", "shown"),
+    "searches with a click at 1": ("first", "searches"),
+    "searches with a click in the first 3": ("early", "searches"),
+    "abandoned searches": ("abandoned", "searches"),
+    "searches with fewer than 5 results": ("few", "searches"),
+    "sessions with a click": ("clicking", "sessions"),
+    "interleaved lists won": ("won", "contests"),
+}
+COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
+
+FEW = 5
+
+# A search without a session is one of its own. Only lists of one arm are of the arm; a list of several is a contest,
+# which the team with most clicks wins, and those that have as many share.
+SESSIONS = """
+    WITH told AS (
+        SELECT tenant, search_id, doc_id, min(arm) AS arm FROM {impressions} WHERE arm IS NOT NULL
+        GROUP BY tenant, search_id, doc_id
+    ), shown AS (
+        SELECT p.tenant, p.search_id, p.doc_id, p.position, p.clicked, t.arm,
+               coalesce(min(p.session_id) OVER (PARTITION BY p.tenant, p.search_id), p.search_id) AS session
+        FROM {people} p LEFT JOIN told t USING (tenant, search_id, doc_id)
+    ), searches AS (
+        SELECT tenant, search_id, session, count(DISTINCT arm) AS arms, min(arm) AS arm, count(*) AS shown,
+               count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS best
+        FROM shown GROUP BY ALL
+    ), sides AS (
+        SELECT * FROM searches WHERE arms = 1
+        UNION ALL SELECT * REPLACE (NULL AS arm) FROM searches
+    ), teams AS (
+        SELECT s.tenant, s.search_id, s.session, t.arm, count(*) FILTER (t.clicked) AS clicks
+        FROM searches s JOIN shown t USING (tenant, search_id) WHERE s.arms > 1 AND s.clicks > 0 AND t.arm IS NOT NULL
+        GROUP BY ALL
+    ), ranked AS (
+        SELECT *, max(clicks) OVER one AS most, count(*) OVER same AS share FROM teams
+        WINDOW one AS (PARTITION BY tenant, search_id), same AS (PARTITION BY tenant, search_id, clicks)
+    ), counted AS (
+        SELECT tenant, session, arm, shown, clicks, 1 AS searches, CAST(coalesce(best = 1, false) AS INTEGER) AS first,
+               CAST(coalesce(best <= 3, false) AS INTEGER) AS early, CAST(clicks = 0 AS INTEGER) AS abandoned,
+               CAST(shown < $few AS INTEGER) AS few, 0.0 AS won, 0 AS contests
+        FROM sides
+        UNION ALL
+        SELECT tenant, session, arm, 0, 0, 0, 0, 0, 0, 0, CASE WHEN clicks = most THEN 1 / share ELSE 0 END, 1
+        FROM ranked
+    )
+    SELECT tenant, session, arm, CAST(sum(shown) AS BIGINT) AS shown, CAST(sum(clicks) AS BIGINT) AS clicks,
+           CAST(sum(searches) AS BIGINT) AS searches, CAST(sum(first) AS BIGINT) AS first,
+           CAST(sum(early) AS BIGINT) AS early, CAST(sum(abandoned) AS BIGINT) AS abandoned,
+           CAST(sum(few) AS BIGINT) AS few, CAST(sum(CAST(won AS DECIMAL(18, 9))) AS DOUBLE) AS won,
+           CAST(sum(contests) AS BIGINT) AS contests
+    FROM counted GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
+"""
+
+Floats = NDArray[np.float64]
+Rows = list[dict[str, Any]]
+
+
+def online(tables: Tables, output: Output, settings: LogSettings, *, resamples: int, seed: int) -> None:
+    """Write each measure of the whole log and of each arm, and every two arms against one another.
+
+    What is drawn anew are sessions, not impressions: one user's clicks hang together. Bots are left out, day by day, as
+    from evidence. Memory follows sessions × arms.
+
+    Args:
+        tables: holds `impressions`.
+        output: takes `online` and `online_pairs`.
+        settings: whose searches count.
+        resamples: of the sessions, for intervals and p.
+        seed: of the resamples.
+
+    Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
+    """
+    found = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
+    days = tables.by_day("impressions", "timestamp")
+    for number, (day, parts) in enumerate(days.items()):
+        with tables.of("impressions", parts).connect() as connection:
+            impressions = view(connection, tables.of("impressions", parts), "impressions")
+            people = Exposures.of(connection, impressions, settings).people
+            query = SESSIONS.format(impressions=impressions, people=people)
+            found.append(connection.sql(query, params={"few": FEW}).to_arrow_table())
+        output.progress(number + 1, len(days), day)
+    rows = pa.concat_tables(found, promote_options="default")
+    several = pc.unique(rows["tenant"]).sort().to_pylist()
+    shares: Rows = []
+    pairs: Rows = []
+    for tenant in [None, *(several if len(several) > 1 else [])]:
+        mine = rows if tenant is None else rows.filter(pc.equal(rows["tenant"], tenant))
+        if mine.num_rows:
+            log = SessionCounts.of(mine)
+            shares += [{"tenant": tenant} | row for row in log.shares(resamples, seed)]
+            pairs += [{"tenant": tenant} | row for row in log.pairs(resamples, seed)]
+    output.write("online", pa.Table.from_pylist(shares, schema=TABLES["online"].schema))
+    output.write("online_pairs", pa.Table.from_pylist(pairs, schema=TABLES["online_pairs"].schema))
+
+
+@dataclass(frozen=True)
+class SessionCounts:
+    """What is counted of each session.
+
+    Attributes:
+        arms: their names; the first is None, the whole log.
+        counts: by session, arm and `COUNTS`, shape (n_sessions, n_arms, n_counts).
+    """
+
+    arms: list[str | None]
+    counts: Floats
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> SessionCounts:
+        """From rows of `SESSIONS`, of one day or of several."""
+        arms = [None, *pc.unique(rows["arm"]).drop_null().sort().to_pylist()]
+        names = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
+        session = names.dictionary_encode().indices.to_numpy()
+        arm = pc.fill_null(pc.index_in(rows["arm"], pa.array(arms[1:], pa.string())), -1).to_numpy() + 1
+        counts = np.zeros((int(session.max()) + 1, len(arms), len(COUNTS)))
+        for at, name in enumerate(COUNTS):
+            if name in rows.column_names:
+                np.add.at(counts[:, :, at], (session, arm), rows[name].to_numpy())
+        searched = counts[:, :, COUNTS.index("searches")] > 0
+        counts[:, :, COUNTS.index("sessions")] = searched
+        counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
+        return cls(arms, counts)
+
+    def shares(self, resamples: int, seed: int) -> Iterator[dict[str, Any]]:
+        """Rows of `online`, without the tenant."""
+        values, drawn = self._values(resamples, seed)
+        low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
+        for at, arm in enumerate(self.arms):
+            for number, (measure, (_, whole)) in enumerate(MEASURES.items()):
+                of = self.counts[:, at, COUNTS.index(whole)]
+                if not np.isnan(values[at, number]):
+                    ends = {"low": low[at, number], "high": high[at, number]}
+                    sizes = {"counted": int(of.sum()), "sessions": int((of > 0).sum())}
+                    yield {"arm": arm, "measure": measure, "value": values[at, number]} | ends | sizes
+
+    def pairs(self, resamples: int, seed: int) -> Rows:
+        """Rows of `online_pairs`, without the tenant: each later arm against each earlier one."""
+        values, drawn = self._values(resamples, seed)
+        rows: Rows = []
+        for other, arm in combinations(range(1, len(self.arms)), 2):
+            for number, measure in enumerate(MEASURES):
+                difference = values[arm, number] - values[other, number]
+                if not np.isnan(difference):
+                    changes = drawn[:, arm, number] - drawn[:, other, number]
+                    low, high = np.nanpercentile(changes, ENDS)
+                    told: dict[str, Any] = {"arm": self.arms[arm], "other": self.arms[other], "measure": measure}
+                    told |= {"difference": difference, "low": low, "high": high, "p": turned_around(changes)}
+                    rows.append(told)
+        for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+            row["p_holm"] = corrected
+        return rows
+
+    def _values(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
+        """The shares, shape (n_arms, n_measures), and those of resamples; not a number where nothing is counted."""
+        shape = self.counts.shape[1:]
+        part, whole = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
+
+        def figure(sums: Floats) -> Floats:
+            by_arm = sums.reshape(*sums.shape[:-1], *shape)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.asarray(by_arm[..., part] / by_arm[..., whole])
+
+        flat = self.counts.reshape(len(self.counts), -1)
+        return figure(flat.sum(axis=0)), resampled(flat, figure, resamples, seed)

@@ -1,0 +1,120 @@
+"""What a log says of arms: A/B, interleaved lists, and the log as a whole."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.online import ONLINE, online
+from darklode.schemas.mining import LogSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put, read
+
+START = datetime(2026, 3, 1, 8, tzinfo=UTC)
+
+
+def search(
+    number: int, arms: list[str | None], clicked: set[int], session: str | None = None, tenant: str = "a"
+) -> list[dict[str, Any]]:
+    """One search whose documents at places 1, 2, … are of these arms."""
+    return [
+        {
+            "tenant": tenant, "event_id": f"{number}-{place}", "search_id": f"s{number}", "session_id": session,
+            "timestamp": START + timedelta(minutes=number), "query_id": "q", "query": "q", "doc_id": f"d{place}",
+            "position": place, "clicked": place in clicked, "dwell_seconds": None, "arm": arm,
+        }
+        for place, arm in enumerate(arms, 1)
+    ]  # fmt: skip
+
+
+def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
+    run = Run(str(folder / "run"))
+    rows = [row for one in searches for row in one]
+    put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
+    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), resamples=200, seed=1))
+    return run
+
+
+def values(run: Run, arm: str | None, tenant: str | None = None) -> dict[str, Any]:
+    rows = read(run, "online")
+    return {str(row["measure"]): row["value"] for row in rows if (row["arm"], row["tenant"]) == (arm, tenant)}
+
+
+def test_every_measure_of_an_a_b_test_is_that_of_the_hand(tmp_path: Path) -> None:
+    run = measured(
+        tmp_path,
+        search(1, ["x"] * 6, {1}, "one"),
+        search(2, ["x"] * 4, set(), "one"),
+        search(3, ["y"] * 5, {3, 5}, "two"),
+        search(4, ["y"] * 5, {4}, None),
+        search(5, [None] * 2, set(), "three"),
+    )
+    assert values(run, "x") == {
+        "click-through": 0.1,
+        "searches with a click at 1": 0.5,
+        "searches with a click in the first 3": 0.5,
+        "abandoned searches": 0.5,
+        "searches with fewer than 5 results": 0.5,
+        "sessions with a click": 1.0,
+    }
+    assert values(run, "y")["click-through"] == pytest.approx(0.3)
+    assert values(run, "y")["searches with a click in the first 3"] == 0.5
+    whole = values(run, None)
+    assert whole["abandoned searches"] == pytest.approx(2 / 5)
+    assert whole["searches with fewer than 5 results"] == pytest.approx(2 / 5)
+    assert whole["sessions with a click"] == pytest.approx(3 / 4)
+    sizes = {(row["arm"], row["measure"]): (row["counted"], row["sessions"]) for row in read(run, "online")}
+    assert sizes["x", "abandoned searches"] == (2, 1)
+    assert sizes["y", "click-through"] == (10, 2)
+
+
+def test_a_click_in_an_interleaved_list_is_its_teams(tmp_path: Path) -> None:
+    mixed: list[str | None] = ["x", "y", "y", "x"]
+    run = measured(
+        tmp_path,
+        search(1, mixed, {1, 4}, "one"),
+        search(2, mixed, {2}, "two"),
+        search(3, mixed, {1, 2}, "three"),
+        search(4, mixed, {3, 1, 4}, "four"),
+        search(5, mixed, set(), "five"),
+    )
+    assert values(run, "x") == {"interleaved lists won": pytest.approx(2.5 / 4)}
+    assert values(run, "y") == {"interleaved lists won": pytest.approx(1.5 / 4)}
+    (row,) = read(run, "online_pairs")
+    assert (row["arm"], row["other"], row["difference"]) == ("y", "x", pytest.approx(-0.25))
+
+
+def test_a_log_without_an_experiment_has_itself_alone(tmp_path: Path) -> None:
+    run = measured(tmp_path, search(1, [None] * 5, {1}, "one"), search(2, [None] * 5, set(), "two", "b"))
+    assert {row["arm"] for row in read(run, "online")} == {None}
+    assert {row["tenant"] for row in read(run, "online")} == {None, "a", "b"}
+    assert values(run, None, "b")["abandoned searches"] == 1.0
+    assert not read(run, "online_pairs")
+
+
+def random_log(seed: int, better: float) -> list[list[dict[str, Any]]]:
+    """Forty sessions of five searches; users differ, and arm y's searches are clicked more often by `better`."""
+    random, searches = np.random.default_rng(seed), []
+    for session in range(40):
+        arm, eager = ("x", "y")[session % 2], random.beta(2, 2)
+        for number in range(5):
+            sure = eager * (1 - better) + better if arm == "y" else eager
+            clicked = {1} if random.random() < sure else set()
+            searches.append(search(session * 5 + number, [arm] * 5, clicked, f"session {session}"))
+    return searches
+
+
+def test_arms_that_do_not_differ_are_rarely_called_different(tmp_path: Path) -> None:
+    found = []
+    for seed in range(30):
+        run = measured(tmp_path / str(seed), *random_log(seed, 0.0))
+        found += [row["p"] for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
+    assert np.mean(np.array(found, float) <= 0.05) <= 0.17
+    run = measured(tmp_path / "better", *random_log(1, 0.6))
+    (row,) = [row for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
+    assert row["p"] <= 0.05  # type: ignore[operator]
+    assert row["high"] < 0  # type: ignore[operator]

@@ -1,0 +1,79 @@
+"""The small tables of `evaluate`, for the screen and the report."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.evaluations import told, told_by_log
+from darklode.schemas.tables import TABLES
+from helpers.runs import put
+
+ENDS = {"low": 0.1, "high": 0.3}
+
+
+def pair(measure: str, part: str) -> dict[str, object]:
+    row = {"tenant": None, "system": "b", "other": "a", "measure": measure, "part": part, "difference": 0.2}
+    return row | ENDS | {"p": 0.01, "p_holm": 0.02, "detectable": None, "wins": None, "losses": None, "queries": 3}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made, measures = Run(str(tmp_path)), [("AUC-SAT", "labelled"), ("nDCG@10", "counted"), ("R@10", "counted")]
+    means = [
+        {
+            "tenant": tenant,
+            "system": system,
+            "measure": measure,
+            "part": part,
+            "value": 0.25,
+            "ceiling": 0.5,
+            "queries": 3,
+        }
+        | ENDS
+        for tenant in (None, "acme")
+        for system in ("a", "b")
+        for measure, part in measures
+    ]
+    log = {"tenant": None, "arm": None, "measure": "click-through", "value": 0.2, "counted": 9, "sessions": 4} | ENDS
+    given = {
+        "evaluation": means,
+        "evaluation_pairs": [pair(*one) for one in measures],
+        "online": [log],
+        "online_pairs": [],
+    }
+    for name, rows in given.items():
+        put(made, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    return made
+
+
+def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
+    found = told(run.tables())
+    assert list(found) == [
+        "counted: 3 queries",
+        "labelled: 3 queries",
+        "Differences by nDCG@10: p_holm is two-sided, intervals 95 %",
+        "Differences by AUC-SAT: p_holm is two-sided, intervals 95 %",
+    ]
+    assert found["counted: 3 queries"].to_pylist() == [
+        {"system": "a", "nDCG@10": 0.25, "R@10": 0.25},
+        {"system": "b", "nDCG@10": 0.25, "R@10": 0.25},
+        {"system": "(at most)", "nDCG@10": 0.5, "R@10": 0.5},
+    ]
+    (row,) = found["Differences by nDCG@10: p_holm is two-sided, intervals 95 %"].to_pylist()
+    assert row == {
+        "system": "b",
+        "against": "a",
+        "part": "counted",
+        "difference": 0.2,
+        "interval": "+0.1000 to +0.3000",
+        "p_holm": 0.02,
+    }
+
+
+def test_a_log_without_arms_has_shares_alone(run: Run) -> None:
+    (rows,) = told_by_log(run.tables()).values()
+    assert rows.to_pylist() == [
+        {"measure": "click-through", "arm": "(all)", "share": 0.2, "interval": "0.1000 to 0.3000", "of": 9}
+    ]
