@@ -80,7 +80,9 @@ TIERS = """
 RELEVANT = """
     SELECT count(*) AS queries, avg(CAST(list_contains(t.docs, r.positive_id) AS INTEGER)) AS positives,
            avg(CAST(list_contains(t.docs, r.negative_ids[1]) AS INTEGER)) AS negatives
-    FROM relevance_evidence r JOIN log_queries q USING (tenant, query_id) JOIN truth t ON t.query = q.text
+    FROM relevance_evidence r
+    JOIN (SELECT DISTINCT query_id, session_id FROM impressions) i USING (query_id)
+    JOIN truth t USING (session_id)
 """
 
 
@@ -154,7 +156,7 @@ def ranked(work: Path, name: str) -> dict[str, Any]:
     (work / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     given = ("relevance.ranker=judge", "logs.mask_personal_data=false")
     tables, _ = mined(work, work / "log.jsonl", work / "docs.jsonl", *given)
-    known = [{"query": " ".join(row["text"].lower().split()), "docs": relevant[row["_id"]]} for row in asked]
+    known = [{"session_id": row["_id"], "docs": relevant[row["_id"]]} for row in asked]
     with tables.connect() as connection:
         connection.register("truth", pa.Table.from_pylist(known))
         return dict(connection.sql(RELEVANT).to_arrow_table().to_pylist()[0])
@@ -163,21 +165,22 @@ def ranked(work: Path, name: str) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--days", type=int, default=6)
+    parser.add_argument("--days", type=int, default=6, help="of the made-up log; 0: the sample alone")
     parser.add_argument("--searches", type=int, default=5000)
     parser.add_argument("--work", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         work = given.work or Path(scratch)
+        logs = {"sample": mined(work / "sample", SAMPLE, SAMPLE, "relevance.ranker=judge")}
         rows = sum(write_day(work / "log", day, given.searches) for day in range(given.days))
-        write_documents(work / "docs" / "documents.parquet")
-        sample = mined(work / "sample", SAMPLE, SAMPLE, "relevance.ranker=judge")
-        made = mined(work / "made", work / "log", work / "docs", "relevance.ranker=none")
+        if rows:
+            write_documents(work / "docs" / "documents.parquet")
+            logs["made up"] = mined(work / "made", work / "log", work / "docs", "relevance.ranker=none")
         found = {
             "impressions": rows,
-            "kept": {name: first(one[0], KEPT) | draws(*one) for name, one in (("sample", sample), ("made up", made))},
-            "tiers": {"sample": tiers(sample[0]), "made up": tiers(made[0])},
-            "truth": truth(sample[0]),
+            "kept": {name: first(one[0], KEPT) | draws(*one) for name, one in logs.items()},
+            "tiers": {name: tiers(one[0]) for name, one in logs.items()},
+            "truth": truth(logs["sample"][0]),
             "ranker": {name: ranked(work, name) for name in RANKED},
         }
     write("paper_mining", _text(found), found)

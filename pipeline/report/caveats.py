@@ -201,8 +201,8 @@ def mined_caveats(tables: Tables) -> list[str]:
 
 
 RANKER = (
-    "The ranker is the embedded scorer, which is no language model: its positives are hardly oftener relevant than its "
-    "negatives. Leave it out (relevance.ranker: none), or let a cross-encoder rank."
+    "The ranker is the embedded scorer, which is no language model: in labelled collections the document that it puts "
+    "first is relevant for 31 to 73 % of the queries. Leave it out (relevance.ranker: none), or take a cross-encoder."
 )
 
 
