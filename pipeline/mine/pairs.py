@@ -49,6 +49,7 @@ def mined_pairs(
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
+    share = mining.patch_share
     facts = output.earlier_facts
     known = output.earlier("mined_pairs") if facts.get("mark") == mark else None
     news = None if known is None else news_of(facts["read"], read, contains)
@@ -61,7 +62,7 @@ def mined_pairs(
             delta = view(connection, new, "click_evidence")
             wanted = touched(connection, delta, view(connection, known, "mined_pairs"), news, hop)
             pairs = _pairs(connection, wanted, hop, most, mining.merge)
-            write_changes(connection, output, known, wanted=wanted, pairs=pairs, share=mining.patch_share)
+            write_changes(connection, output, known, wanted=wanted, pairs=pairs, share=share)
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
