@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -135,7 +136,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="darklode-association-") as folder:
             made = [sys.executable, "-m", "benchmarks.association", "--measure", folder]
             subprocess.run([*made, "--make", str(size)], check=True)
-            done = subprocess.run(made, check=True, stdout=subprocess.PIPE, text=True)
+            alone = os.environ | {"TMPDIR": folder}  # what others spill meanwhile is not its own
+            done = subprocess.run(made, check=True, stdout=subprocess.PIPE, text=True, env=alone)
         sizes[size] = json.loads(done.stdout.splitlines()[-1])
         print(size, sizes[size], flush=True)
     write("association", _markdown(looped, sizes), {"loop": looped, "sizes": sizes, "exponent": exponent(sizes)})

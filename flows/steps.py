@@ -54,7 +54,11 @@ def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
     run_step(run, funnel_step(run, list(order)))
     run.store.write("views.sql", views_sql(run).encode())
     mined = recorded(run).mined
-    text = mined_card(run, settings) if mined else card(run, settings, caveats(all_tables(run), settings))
+    if mined:
+        text = mined_card(run, settings)
+    else:
+        with all_tables(run).opened() as tables:
+            text = card(run, settings, caveats(tables, settings))
     run.store.write("README.md", text.encode())
     key = "mined-dataset-card" if mined else "dataset-card"
     executor().show([Exhibit(key, text, run.store.url)])

@@ -86,9 +86,10 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
         settings: the settings in force.
         warnings: what the reader must know, each a sentence; printed before everything else.
     """
-    tables, outdated = all_tables(run), stale(run)
-    head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
-    shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
+    outdated = stale(run)
+    with all_tables(run).opened() as tables:
+        head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
+        shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
     language = () if settings.clean.keep_all else settings.clean.languages
     front = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
     text = document([_title(run, settings), *head], shown, closing(run, settings, READING))
@@ -197,11 +198,11 @@ def mined_card(run: Run, settings: Settings) -> str:
         run: a run; what is not complete yet is left out.
         settings: the settings in force.
     """
-    tables = all_tables(run)
-    warnings = (f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables))
+    with all_tables(run).opened() as tables:
+        warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
+        shown = list(_mined_tables(tables, settings))
     head = [CLICKS, *warnings, "## What was learned", _learned(run)]
-    last = closing(run, settings, MINED_READING)
-    text = document([_title(run, settings), *head], _mined_tables(tables, settings), last)
+    text = document([_title(run, settings), *head], shown, closing(run, settings, MINED_READING))
     return _card(run, settings, text, TASK, triplets="tables/triplets/**/*.parquet")
 
 

@@ -112,28 +112,36 @@ class Tables:
                 yield pa.Table.from_batches([batch])
 
     @contextmanager
-    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A DuckDB connection with every table as a view of its name; it spills to disk past MEMORY_LIMIT."""
+    def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A DuckDB connection with tables as views of their names; it spills to disk past MEMORY_LIMIT.
+
+        Args:
+            query: tables that it does not name are left out: each view costs a look into a file; None: all are views.
+        """
         with scratch() as connection:
-            for table in self._parts:
+            for table in self._named_in(query):
                 self.view(connection, table, table)
             yield connection
 
+    def _named_in(self, query: str | None) -> list[str]:
+        words = None if query is None else set(re.findall(r"\w+", query.lower()))
+        return [table for table in self._parts if words is None or table in words]
+
     @contextmanager
     def opened(self) -> Iterator[Tables]:
-        """The same tables for many questions: one connection answers them all, and makes its views once."""
-        with self.connect() as connection:
+        """The same tables for many questions: one connection answers them all, and makes each view once."""
+        with scratch() as connection:
             yield _Opened(self._store, self._parts, connection)
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """The answer of one query. Order its rows: DuckDB promises no order of its own."""
-        with self.connect() as connection:
+        with self.connect(query) as connection:
             answer: pa.Table = connection.sql(query, params=list(parameters)).to_arrow_table()
             return answer
 
     def stream(self, query: str, parameters: Mapping[str, object], rows: int) -> Iterator[pa.Table]:
         """The answer of one ordered query in pieces of `rows` rows, the last one shorter."""
-        with self.connect() as connection:
+        with self.connect(query) as connection:
             yield from pieces(connection, query, parameters, rows)
 
     @classmethod
@@ -185,9 +193,14 @@ class _Opened(Tables):
     def __init__(self, store: Store, parts: dict[str, list[Part]], connection: duckdb.DuckDBPyConnection) -> None:
         super().__init__(store, parts)
         self._connection = connection
+        self._viewed: set[str] = set()
 
     @contextmanager
-    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        for table in self._named_in(query):
+            if table not in self._viewed:
+                self.view(self._connection, table, table)
+                self._viewed.add(table)
         yield self._connection
 
 

@@ -94,7 +94,7 @@ DOUBTFUL = f"""
 
 def _random(source: Source) -> pa.Table:
     seed = str(source.settings.seed)
-    with source.tables.connect() as connection:
+    with source.tables.connect(DRAWN + RANDOM) as connection:
         drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": READ}).to_arrow_table()
         connection.register("chosen", drawn)
         found: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()

@@ -145,3 +145,17 @@ def test_nothing_is_left_in_the_temporary_folder(run: Run, tmp_path: Path, monke
     with pytest.raises(duckdb.Error):
         tables.sql("SELECT nonsense FROM qrels")
     assert list(scratch.iterdir()) == []
+
+
+def test_a_question_looks_into_the_tables_that_it_names_and_into_no_other(run: Run) -> None:
+    put(run, "qrels", numbered([3])[0])
+    put(run, "queries", QUERIES.empty())
+    tables = run.tables()
+    for part in tables.parts("queries"):
+        run.store.delete(part.file)
+    assert tables.sql("SELECT count(*) AS n FROM Qrels")["n"].to_pylist() == [3]
+    assert [piece.num_rows for piece in tables.stream("FROM qrels ORDER BY relevance", {}, 2)] == [2, 1]
+    with tables.opened() as opened:
+        assert [opened.sql("SELECT count(*) AS n FROM qrels")["n"].to_pylist() for _ in range(2)] == [[3], [3]]
+        with pytest.raises(duckdb.Error, match="No files found"):
+            opened.sql("FROM queries")
