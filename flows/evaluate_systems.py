@@ -13,11 +13,14 @@ from darklode.pipeline.evaluate.auc import AUC, auc
 from darklode.pipeline.evaluate.manual import MANUAL, manual_labels
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.online import ONLINE, online
+from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, SEARCHES, online_verdicts
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, RANKINGS_STAGE, rank_all
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.evaluate.scores import SCORES, manual_scores
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.settings import Settings
 
 
@@ -76,16 +79,7 @@ def steps(made: Recorded, settings: Settings) -> list[Step]:
             ),
         ),
         *_by_people(settings, systems, identities),
-        Step(
-            ONLINE,
-            call(
-                online,
-                settings.logs.only("bot_queries_per_minute", "bot_click_share"),
-                resamples=given.bootstrap,
-                seed=settings.seed,
-            ),
-            wanted=mined,
-        ),
+        *_by_the_log(settings, mined=mined),
     ]
 
 
@@ -119,3 +113,28 @@ def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mappi
             wanted=wanted,
         ),
     ]
+
+
+def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
+    """What a log says of itself, and the judge of what it showed."""
+    given, seed = settings.evaluate, settings.seed
+    bots = settings.logs.only("bot_queries_per_minute", "bot_click_share")
+    searches = judged_searches(settings)
+    judged = Step(
+        ONLINE_VERDICTS_STAGE,
+        call(online_verdicts, bots, searches=searches, judge_for=Judges.of(settings), seed=seed),
+        wanted=mined and searches > 0,
+    )
+    stage = ONLINE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.wanted else ONLINE
+    return [
+        Step(CHUNK, call(chunk, settings.chunk), wanted=judged.wanted),
+        judged,
+        Step(stage, call(online, bots, searches=searches, resamples=given.bootstrap, seed=seed), wanted=mined),
+    ]
+
+
+def judged_searches(settings: Settings) -> int:
+    """How many searches of each tenant and arm the judge looks at: where nobody says so, the embedded one at none."""
+    if settings.evaluate.judged_searches is None:
+        return 0 if settings.judge.kind == "embedded" else SEARCHES
+    return settings.evaluate.judged_searches

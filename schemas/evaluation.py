@@ -43,3 +43,9 @@ class EvaluateSettings(Section):
     )
     bootstrap: int = Field(1000, gt=0, description="resamples of the queries, or of the sessions, for each interval")
     flips: int = Field(10_000, gt=0, description="draws of each test of two systems")
+    judged_searches: int | None = Field(
+        None,
+        ge=0,
+        description="searches of each tenant and arm of a log whose first 20 documents the judge looks at, 16 chunks "
+        "of each at most; null: 50, by any judge but the embedded one; 0: none",
+    )

@@ -161,6 +161,33 @@ MANUAL_SCORES = Table(
     ),
 )
 
+ONLINE_VERDICTS = Table(
+    "online_verdicts",
+    ("tenant", "date", "search_id", "query_id", "doc_id"),
+    "what the judge said of the first 20 documents that some searches of the log were shown: evaluate.judged_searches",
+    pa.schema(
+        [
+            TENANT,
+            field("date", pa.date32(), "day of the search"),
+            field("arm", pa.string(), "the arm that answered; null of none or of several", null=True),
+            field("search_id", pa.string(), "the search"),
+            field("session", pa.string(), "its session; without one, the search itself"),
+            QUERY_ID,
+            field("query", pa.string(), "the text that was judged: a spelling of the query among those drawn"),
+            field("doc_id", pa.string(), "what was shown"),
+            field("position", pa.int32(), "place in the list, from 1"),
+            field(
+                "relevant",
+                pa.bool_(),
+                "whether the judge finds a chunk of it relevant; null where it is gone, or replies could not be read",
+                null=True,
+            ),
+            field("probability", pa.float32(), "that of its best chunk, 0 to 1", null=True),
+            field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+        ]
+    ),
+)
+
 ONLINE = Table(
     "online",
     ("tenant", "arm", "measure"),
@@ -173,7 +200,7 @@ ONLINE = Table(
             field("value", pa.float64(), "its share, 0 to 1"),
             field("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
             field("high", pa.float64(), "upper end"),
-            field("counted", pa.int64(), "of how many: documents shown, searches or sessions"),
+            field("counted", pa.int64(), "of how many: documents shown or judged, searches or sessions"),
             field("sessions", pa.int64(), "sessions that these are of"),
         ]
     ),
@@ -207,6 +234,7 @@ EVALUATION_TABLES = (
     EVALUATION_PAIRS,
     MANUAL_LABELS,
     MANUAL_SCORES,
+    ONLINE_VERDICTS,
     ONLINE,
     ONLINE_PAIRS,
 )

@@ -24,7 +24,10 @@ from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
 
-ONLINE = Stage("online", 1, ("impressions",), ("online", "online_pairs"))
+ONLINE = Stage("online", 2, ("impressions",), ("online", "online_pairs"))
+
+DEPTHS = (4, 20)
+"""So far down the judge looks (ScalingNote, 4.6)."""
 
 MEASURES = {
     "click-through": ("clicks", "shown"),
@@ -34,22 +37,30 @@ MEASURES = {
     "searches with fewer than 5 results": ("few", "searches"),
     "sessions with a click": ("clicking", "sessions"),
     "interleaved lists won": ("won", "contests"),
-}
+} | {f"irrelevant among the first {depth}": (f"irrelevant_{depth}", f"judged_{depth}") for depth in DEPTHS}
+SIZES = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
+"""Where what is weighed is another count than what was looked at."""
 COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
+COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
 
 FEW = 5
 
-# A search without a session is one of its own. Only lists of one arm are of the arm; a list of several is a contest,
-# which the team with most clicks wins, and those that have as many share.
-SESSIONS = """
+# A search without a session is one of its own.
+SHOWN = """
     WITH told AS (
         SELECT tenant, search_id, doc_id, min(arm) AS arm FROM {impressions} WHERE arm IS NOT NULL
         GROUP BY tenant, search_id, doc_id
     ), shown AS (
-        SELECT p.tenant, p.search_id, p.doc_id, p.position, p.clicked, t.arm,
+        SELECT p.tenant, p.search_id, p.query_id, p.doc_id, p.position, p.clicked, t.arm,
                coalesce(min(p.session_id) OVER (PARTITION BY p.tenant, p.search_id), p.search_id) AS session
         FROM {people} p LEFT JOIN told t USING (tenant, search_id, doc_id)
-    ), searches AS (
+    )
+"""
+
+# Only lists of one arm are of the arm; a list of several is a contest, which the team with most clicks wins, and those
+# that have as many share.
+SESSIONS = f"""{SHOWN}
+    , searches AS (
         SELECT tenant, search_id, session, count(DISTINCT arm) AS arms, min(arm) AS arm, count(*) AS shown,
                count(*) FILTER (clicked) AS clicks, min(position) FILTER (clicked) AS best
         FROM shown GROUP BY ALL
@@ -80,20 +91,45 @@ SESSIONS = """
     FROM counted GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
 """
 
+# A drawn search stands for all of its tenant and arm (of none, or of several) that were not drawn.
+JUDGED = """
+    WITH sizes AS (
+        SELECT tenant, arm, sum(searches) AS searches FROM counted WHERE arm IS NOT NULL GROUP BY tenant, arm
+        UNION ALL
+        SELECT tenant, NULL, sum(CASE WHEN arm IS NULL THEN searches ELSE -searches END) FROM counted GROUP BY tenant
+    ), read AS (
+        SELECT v.tenant, session, v.arm, position, relevant,
+               CAST(greatest(1, searches / $most) AS DECIMAL(18, 6)) AS weight
+        FROM online_verdicts v JOIN sizes s ON v.tenant = s.tenant AND v.arm IS NOT DISTINCT FROM s.arm
+        WHERE relevant IS NOT NULL
+    ), sides AS (
+        SELECT * FROM read WHERE arm IS NOT NULL
+        UNION ALL SELECT * REPLACE (NULL AS arm) FROM read
+    )
+    SELECT tenant, session, arm, {counts} FROM sides
+    GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
+"""
+_DEPTH = """
+    count(*) FILTER (position <= {depth}) AS looked_{depth},
+    CAST(coalesce(sum(weight) FILTER (position <= {depth}), 0) AS DOUBLE) AS judged_{depth},
+    CAST(coalesce(sum(weight) FILTER (position <= {depth} AND NOT relevant), 0) AS DOUBLE) AS irrelevant_{depth}
+"""
+
 Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
 
 
-def online(tables: Tables, output: Output, settings: LogSettings, *, resamples: int, seed: int) -> None:
+def online(tables: Tables, output: Output, settings: LogSettings, *, searches: int, resamples: int, seed: int) -> None:
     """Write each measure of the whole log and of each arm, and every two arms against one another.
 
     What is drawn anew are sessions, not impressions: one user's clicks hang together. Bots are left out, day by day, as
     from evidence. Memory follows sessions × arms.
 
     Args:
-        tables: holds `impressions`.
+        tables: holds `impressions`, and `online_verdicts` where the judge looked.
         output: takes `online` and `online_pairs`.
         settings: whose searches count.
+        searches: so many of each tenant and arm were drawn for the judge.
         resamples: of the sessions, for intervals and p.
         seed: of the resamples.
 
@@ -109,6 +145,8 @@ def online(tables: Tables, output: Output, settings: LogSettings, *, resamples: 
             found.append(connection.sql(query, params={"few": FEW}).to_arrow_table())
         output.progress(number + 1, len(days), day)
     rows = pa.concat_tables(found, promote_options="default")
+    if "online_verdicts" in tables:
+        rows = pa.concat_tables([rows, _judged(tables, rows, searches)], promote_options="default")
     several = pc.unique(rows["tenant"]).sort().to_pylist()
     shares: Rows = []
     pairs: Rows = []
@@ -120,6 +158,16 @@ def online(tables: Tables, output: Output, settings: LogSettings, *, resamples: 
             pairs += [{"tenant": tenant} | row for row in log.pairs(resamples, seed)]
     output.write("online", pa.Table.from_pylist(shares, schema=TABLES["online"].schema))
     output.write("online_pairs", pa.Table.from_pylist(pairs, schema=TABLES["online_pairs"].schema))
+
+
+def _judged(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
+    """What the judge said, in rows as those of `SESSIONS`."""
+    counts = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
+    with tables.connect() as connection:
+        connection.register("counted", counted)
+        query = JUDGED.format(counts=counts)
+        found: pa.Table = connection.sql(query, params={"most": searches}).to_arrow_table()
+        return found
 
 
 @dataclass(frozen=True)
@@ -144,7 +192,7 @@ class SessionCounts:
         counts = np.zeros((int(session.max()) + 1, len(arms), len(COUNTS)))
         for at, name in enumerate(COUNTS):
             if name in rows.column_names:
-                np.add.at(counts[:, :, at], (session, arm), rows[name].to_numpy())
+                np.add.at(counts[:, :, at], (session, arm), pc.fill_null(rows[name], 0).to_numpy())
         searched = counts[:, :, COUNTS.index("searches")] > 0
         counts[:, :, COUNTS.index("sessions")] = searched
         counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
@@ -156,7 +204,7 @@ class SessionCounts:
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
         for at, arm in enumerate(self.arms):
             for number, (measure, (_, whole)) in enumerate(MEASURES.items()):
-                of = self.counts[:, at, COUNTS.index(whole)]
+                of = self.counts[:, at, COUNTS.index(SIZES.get(whole, whole))]
                 if not np.isnan(values[at, number]):
                     ends = {"low": low[at, number], "high": high[at, number]}
                     sizes = {"counted": int(of.sum()), "sessions": int((of > 0).sum())}

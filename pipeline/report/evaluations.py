@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 
@@ -35,7 +36,7 @@ def told_by_log(tables: Tables) -> dict[str, pa.Table]:
     """Tables by their titles: what the log says of all that was searched and of each arm, and the arms' differences.
 
     Args:
-        tables: holds `online` and `online_pairs`.
+        tables: holds `online`, `online_pairs` and, where the judge looked at what was shown, `online_verdicts`.
     """
     shares, pairs = (_everybody(tables, name) for name in ("online", "online_pairs"))
     rows = [
@@ -43,7 +44,9 @@ def told_by_log(tables: Tables) -> dict[str, pa.Table]:
         | {"interval": _between(row, ""), "of": row["counted"]}
         for row in shares
     ]
-    found = {"The log itself: shares, with 95 % intervals over sessions": rows} if rows else {}
+    found = (
+        {f"The log itself: shares, with 95 % intervals over sessions{_by_whom(tables, shares)}": rows} if rows else {}
+    )
     if pairs:
         found["The arms' differences"] = [
             {"measure": row["measure"], "arm": row["arm"], "against": row["other"]}
@@ -51,6 +54,16 @@ def told_by_log(tables: Tables) -> dict[str, pa.Table]:
             for row in pairs
         ]
     return {title: pa.Table.from_pylist(rows) for title, rows in found.items()}
+
+
+def _by_whom(tables: Tables, shares: Rows) -> str:
+    """Whose word it is that a document is irrelevant; nothing where nobody looked."""
+    if not any(row["measure"].startswith("irrelevant") for row in shares):
+        return ""
+    judges = pc.unique(tables.read("online_verdicts", ["judge_id"])["judge_id"]).sort().to_pylist()
+    weak = ", a weak judge" if any(judge.startswith("embedded-") for judge in judges) else ""
+    names = dict.fromkeys(judge.split(":")[0] for judge in judges)
+    return f"; irrelevant by {', '.join(names)}{weak}"
 
 
 def _between(row: Mapping[str, Any], sign: str) -> str:

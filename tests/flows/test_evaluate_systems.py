@@ -13,7 +13,7 @@ from darklode.flows.evaluate_systems import evaluate_systems, steps
 from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
-from helpers.commands import DARKLODE, Environment, SampleRun, run_inside, tables_of
+from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
 from helpers.runs import PYTHONPATH
 
 pytestmark = pytest.mark.server
@@ -77,8 +77,7 @@ def run_steps(folder: Path) -> None:
     run = Run(str(folder))
     made = recorded(run)
     for step in steps(made, made.changed(TWO)):
-        plan = step.plan(run)
-        if not plan.stands:
+        if step.wanted and not (plan := step.plan(run)).stands:
             run.execute(plan, step.work)
 
 
@@ -86,6 +85,22 @@ def test_a_log_without_a_later_period_says_what_to_do(mined_run: SampleRun, tmp_
     folder = shutil.copytree(mined_run.folder, tmp_path / "run")
     with pytest.raises(ArtifactError, match="--test-from"):
         evaluate_systems(str(folder), TWO)
+
+
+@pytest.mark.slow
+def test_the_judge_looks_at_a_log_where_it_is_asked_to(tmp_path: Path, served: Environment) -> None:
+    folder = tmp_path / "run"
+    built(mine_command(folder, "--test-from", "2026-03-09"), served, run_inside)
+    options = [DARKLODE, "evaluate", str(folder), "--json", "--system", "bm25", "--set", "evaluate.bootstrap=50"]
+    found = json.loads(run_inside(options, served).out)
+    assert not any("irrelevant" in row["measure"] for row in found["online"])
+    asked = run_inside([*options, "--set", "evaluate.judged_searches=5"], served)
+    assert (asked.code, asked.err) == (0, "")
+    rows = {row["measure"]: row for row in json.loads(asked.out)["online"] if row["tenant"] is None}
+    assert rows["click-through"] in found["online"]
+    assert 0 < rows["irrelevant among the first 4"]["counted"] <= 2 * 5 * 4, "two tenants"
+    assert rows["irrelevant among the first 20"]["counted"] <= 2 * 5 * 20
+    assert "weak" in (folder / "report.html").read_text()
 
 
 def test_an_unknown_system_is_an_error(copied: Path) -> None:

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.corpora import Digest, TenantChunks
-from darklode.pipeline.judge.pairs import check_known
 from darklode.pipeline.judge.port import Judge
-from darklode.pipeline.judge.session import JudgingSession, as_numbers, label_counts
+from darklode.pipeline.judge.session import JudgingSession, label_counts
+from darklode.pipeline.mine.relevance.documents import AskedDocuments
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
-from darklode.pipeline.mine.relevance.ranking import scores
 from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
@@ -32,8 +29,6 @@ BLOCK = 256
 """Mined pairs that are judged together, and recorded together."""
 BUCKETS = 8
 """So many blocks a sample is cut into, whatever day its pairs are of."""
-CHUNKS_SEEN = 16
-"""So much of a document, from its beginning, the judge looks at."""
 GONE = "document is gone"
 
 _NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[place:])}" for place, tier in enumerate(TIERS))
@@ -154,8 +149,9 @@ class _DrawnBlock:
         self.session.unit(name, basis, self._write, judge)
 
     @cached_property
-    def _asked(self) -> _Asked:
-        return _Asked.of_pairs(self.opened, self.drawn)
+    def _asked(self) -> AskedDocuments:
+        docs = [*self.drawn["positive_id"].chunks, *self.drawn["negative_id"].chunks]
+        return AskedDocuments.of(self.opened, self.drawn, pa.chunked_array(docs))
 
     def _write(self) -> Mapping[str, int]:
         verdicts = self._verdicts() if self._asked.shown.num_rows else MINED_VERDICTS.empty()
@@ -167,7 +163,7 @@ class _DrawnBlock:
         replies = self.session.replies(judge, asked.shown, ahead=0)  # it counts mined pairs, the judge their chunks
         relevant, probability = asked.worth(replies)
         pairs = self.drawn.num_rows
-        positive, negative = (pa.array(half) for half in (asked.of[:pairs], asked.of[pairs:]))
+        positive, negative = (pa.array(half) for half in (asked.place[:pairs], asked.place[pairs:]))
         columns = {"relevant": relevant.take(positive), "probability": probability.take(positive)}
         columns |= {"negative_relevant": relevant.take(negative), "negative_probability": probability.take(negative)}
         own = ("query_id", "positive_id", "negative_id", "source", "tiers")
@@ -175,49 +171,6 @@ class _DrawnBlock:
         repeated = {name: pa.repeat(pa.scalar(value, pa.string()), pairs) for name, value in names.items()}
         rows = MINED_VERDICTS.rows({**repeated, **{name: self.drawn[name] for name in own}, **columns})
         return rows.filter(pa.array(asked.seen).take(positive))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The documents of some pairs, each query and document once, and the chunks to judge.
-
-    Attributes:
-        of: which of them the positives are, and then which the negatives are, shape (2 · n_pairs,).
-        member: which of them each chunk belongs to, shape (n_chunks,).
-        shown: the chunks as rows of `PAIRS`, by query, then chunk.
-    """
-
-    of: NDArray[np.int64]
-    member: NDArray[np.int64]
-    shown: pa.Table
-
-    @classmethod
-    def of_pairs(cls, opened: OpenTenant, drawn: pa.Table) -> _Asked:
-        """Look up the first chunks of the pairs' documents."""
-        check_known(drawn, opened.chunks.tenant, "query_id", drawn["query"])
-        both = pa.chunked_array([*drawn["positive_id"].chunks, *drawn["negative_id"].chunks])
-        doc = pc.fill_null(pc.index_in(both, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
-        query = drawn["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-        key = np.tile(query, 2) * (len(opened.doc_ids) + 1) + doc
-        _, first, of = np.unique(key, return_index=True, return_inverse=True)
-        member, row = opened.documents.first_chunks(doc[first], CHUNKS_SEEN)
-        pair = first[member] % drawn.num_rows
-        order = np.lexsort((opened.documents.places[row], query[pair]))
-        return cls(of, member[order], opened.pairs(drawn, pair[order], row[order]))
-
-    @property
-    def seen(self) -> NDArray[np.bool_]:
-        """Which of the documents are there."""
-        return np.bincount(self.member, minlength=int(self.of.max(initial=-1)) + 1) > 0
-
-    def worth(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """Whether each document is relevant, and its probability; null where that is not known."""
-        labels, seen = as_numbers(replies["relevant"]), self.seen
-        yes, unread = (np.bincount(self.member, what, len(seen)) > 0 for what in (labels == 1, np.isnan(labels)))
-        probability = np.full(len(seen), np.nan)
-        np.fmax.at(probability, self.member, scores(replies))
-        unknown = ~seen | (~yes & unread)
-        return pa.array(yes, mask=unknown), pa.array(probability, mask=np.isnan(probability))
 
 
 def _in_sizes(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:

@@ -64,7 +64,8 @@ SECTION = FigureSection(
             "online",
             "What the log itself says",
             "Shares of what was searched, of all and of each arm of an experiment, with 95 % bootstrap intervals over "
-            "sessions; an interleaved list is won by the team with most clicks.",
+            "sessions; an interleaved list is won by the team with most clicks; irrelevant is what the judge says of "
+            "a sample of searches (online_verdicts.judge_id; labels of the embedded judge are weak).",
             lambda source: _everybody(source, "online"),
             needs=("online",),
         ),

@@ -1,6 +1,5 @@
 """What a log says of arms: A/B, interleaved lists, and the log as a whole."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,17 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.online import ONLINE, online
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
+from helpers.online_log import search
 from helpers.runs import execute, put, read
-
-START = datetime(2026, 3, 1, 8, tzinfo=UTC)
-
-
-def search(
-    number: int, arms: list[str | None], clicked: set[int], session: str | None = None, tenant: str = "a"
-) -> list[dict[str, Any]]:
-    """One search whose documents at places 1, 2, … are of these arms."""
-    return [
-        {
-            "tenant": tenant, "event_id": f"{number}-{place}", "search_id": f"s{number}", "session_id": session,
-            "timestamp": START + timedelta(minutes=number), "query_id": "q", "query": "q", "doc_id": f"d{place}",
-            "position": place, "clicked": place in clicked, "dwell_seconds": None, "arm": arm,
-        }
-        for place, arm in enumerate(arms, 1)
-    ]  # fmt: skip
 
 
 def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
     run = Run(str(folder / "run"))
     rows = [row for one in searches for row in one]
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
-    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), resamples=200, seed=1))
+    execute(
+        run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), searches=0, resamples=200, seed=1)
+    )
     return run
 
 

@@ -1,5 +1,6 @@
 """The small tables of `evaluate`, for the screen and the report."""
 
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,3 +78,13 @@ def test_a_log_without_arms_has_shares_alone(run: Run) -> None:
     assert rows.to_pylist() == [
         {"measure": "click-through", "arm": "(all)", "share": 0.2, "interval": "0.1000 to 0.3000", "of": 9}
     ]
+
+
+def test_a_weak_judge_is_called_so(run: Run) -> None:
+    measured = {"measure": "irrelevant among the first 4", "value": 0.2, "counted": 9, "sessions": 4} | ENDS
+    put(run, "online", pa.Table.from_pylist([{"tenant": None, "arm": "x"} | measured], TABLES["online"].schema))
+    said = {"tenant": ["a"], "date": [date(2026, 3, 1)], "position": [1], "judge_id": ["embedded-2:0123"]}
+    texts = {name: ["one"] for name in ("search_id", "session", "query_id", "query", "doc_id")}
+    put(run, "online_verdicts", TABLES["online_verdicts"].rows(said | texts))
+    (title,) = told_by_log(run.tables())
+    assert title.endswith("; irrelevant by embedded-2, a weak judge")

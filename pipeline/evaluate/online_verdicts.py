@@ -1,0 +1,161 @@
+"""The stage that has the judge look at what some searches of the log were shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.corpora import Digest, TenantChunks
+from darklode.pipeline.base.relations import view
+from darklode.pipeline.evaluate.online import DEPTHS, SHOWN
+from darklode.pipeline.judge.port import Judge
+from darklode.pipeline.judge.session import JudgingSession, label_counts
+from darklode.pipeline.mine.evidence import Exposures
+from darklode.pipeline.mine.relevance.documents import AskedDocuments
+from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
+from darklode.schemas.evaluation_tables import ONLINE_VERDICTS
+from darklode.schemas.mining import LogSettings
+
+ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 1, ("impressions", "chunks"), ("online_verdicts",))
+
+SEARCHES = 50
+"""Searches of each tenant and arm where nobody says how many."""
+BLOCKS = 8
+"""So many blocks a tenant's documents are cut into; each is judged and recorded together."""
+
+# Searches of several arms, and those without one, are drawn as of an arm of their own.
+DRAWN = f"""{SHOWN}
+    , spelled AS (
+        SELECT tenant, search_id, min(query) AS query FROM {{impressions}} GROUP BY tenant, search_id
+    ), searches AS (
+        SELECT tenant, search_id, session, CASE WHEN count(DISTINCT arm) = 1 THEN min(arm) END AS arm,
+               md5_number_lower(concat_ws(chr(0), $seed, 'shown', tenant, $day, search_id)) AS lot
+        FROM shown GROUP BY tenant, search_id, session
+    ), drawn AS (
+        SELECT * FROM searches
+        QUALIFY row_number() OVER (PARTITION BY tenant, arm ORDER BY lot, search_id) <= $most
+    )
+    SELECT tenant, CAST($day AS DATE) AS date, d.arm, search_id, session, lot, query_id, query, doc_id, position
+    FROM drawn d JOIN shown s USING (tenant, search_id, session) JOIN spelled USING (tenant, search_id)
+"""
+LEAST = """
+    SELECT * FROM found
+    QUALIFY dense_rank() OVER (PARTITION BY tenant, arm ORDER BY lot, date, search_id) <= $most
+"""
+CHOSEN = f"""
+    SELECT * EXCLUDE (lot, query), md5_number_lower(query_id) % {BLOCKS} AS block,
+           min(query) OVER one AS query, substr(sha256(min(query) OVER one), 1, 32) AS query_hash
+    FROM found WHERE position <= {max(DEPTHS)} WINDOW one AS (PARTITION BY tenant, query_id)
+    ORDER BY tenant, block, query_id, doc_id, date, search_id, position
+"""
+
+
+def online_verdicts(
+    tables: Tables,
+    output: Output,
+    settings: LogSettings,
+    *,
+    searches: int,
+    judge_for: Callable[[TenantChunks], Judge],
+    seed: int,
+) -> None:
+    """Write what the judge says of the first documents that some searches were shown.
+
+    The searches are drawn by lot, so many of each tenant and arm; one that was drawn is drawn again until others come
+    before it. The judge is asked of each query and document once, of `CHUNKS_SEEN` chunks at most: of a tenant and arm
+    it sees no more than searches × 20 × 16. A document is relevant where one of its chunks is; null where none is and a
+    reply could not be read, or where it is gone. One unit is a block of a tenant's queries.
+
+    Args:
+        tables: holds `impressions` and `chunks`.
+        output: takes `online_verdicts`; its facts count the labels, and the chunks that were judged.
+        settings: whose searches count.
+        searches: how many of each tenant and arm.
+        judge_for: builds the judge of a tenant from its chunks.
+        seed: of the draw.
+
+    Raises:
+        ValueError: the judge broke its contract, see `check_replies`.
+
+    Source: ScalingNote, 4.6.
+    """
+    rows = _drawn(tables, settings, searches, seed)
+    blocks = rows.select(["tenant", "block"]).group_by(["tenant", "block"], use_threads=False).aggregate([]).to_pylist()
+    with (
+        Tenants(tables, Ranker(judge_for, {}, "")) as tenants,
+        JudgingSession(output, rows.num_rows, measure="shown") as session,
+    ):
+        for block in blocks:
+            opened = tenants.get(block["tenant"])
+            mine = pc.and_(pc.equal(rows["tenant"], block["tenant"]), pc.equal(rows["block"], block["block"]))
+            if opened is not None:
+                _Block(opened, rows.filter(mine), session, output).judge(f"{block['tenant']}/{block['block']}")
+    shown, total = session.counts["shown"], rows.num_rows
+    lost = {"its tenant has no documents": total - shown} if total > shown else {}
+    output.count(FunnelStep("online_verdicts", "drawn documents", total, "verdicts", shown, lost))
+    output.facts |= {name: session.counts[name] for name in ("shown", "relevant", "not_relevant", "unknown", "chunks")}
+
+
+def _drawn(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
+    """The documents that the drawn searches were shown, in the order of `CHOSEN`."""
+    found: pa.Table | None = None
+    for day, parts in tables.by_day("impressions", "timestamp").items():
+        with tables.of("impressions", parts).connect() as connection:
+            impressions = view(connection, tables.of("impressions", parts), "impressions")
+            people = Exposures.of(connection, impressions, settings).people
+            given = {"seed": str(seed), "day": day, "most": searches}
+            query = DRAWN.format(impressions=impressions, people=people)
+            mine = connection.sql(query, params=given).to_arrow_table()
+        found = mine if found is None else pa.concat_tables([found, mine])
+        with scratch() as connection:
+            connection.register("found", found)
+            found = connection.sql(LEAST, params={"most": searches}).to_arrow_table()
+    if found is None:
+        return ONLINE_VERDICTS.empty().append_column("block", pa.array([], pa.int64()))
+    with scratch() as connection:
+        connection.register("found", found)
+        rows: pa.Table = connection.sql(CHOSEN).to_arrow_table()
+        return rows
+
+
+OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "position")
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Documents that a tenant's searches were shown, and where their verdicts go."""
+
+    opened: OpenTenant
+    rows: pa.Table
+    session: JudgingSession
+    output: Output
+
+    def judge(self, name: str) -> None:
+        """Judge the documents unless that was done before."""
+        judge, rows, texts = self.opened.judge, Digest(len(OWN)), Digest(2)
+        rows.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
+        texts.update(self._asked.shown.select(["chunk_id", "chunk_hash"]).columns)
+        basis = f"{judge.judge_id} {rows.hexdigest()} {texts.hexdigest()}"
+        self.session.unit(name, basis, self._write, judge)
+
+    @cached_property
+    def _asked(self) -> AskedDocuments:
+        return AskedDocuments.of(self.opened, self.rows, self.rows["doc_id"])
+
+    def _write(self) -> Mapping[str, int]:
+        judge, asked = self.opened.judge, self._asked
+        replies = self.session.replies(judge, asked.shown, ahead=0)  # it counts documents shown, the judge their chunks
+        place, judge_id = pa.array(asked.place), pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows)
+        relevant, probability = (column.take(place) for column in asked.worth(replies))
+        said = {"relevant": relevant, "probability": probability, "judge_id": judge_id}
+        verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *OWN)} | said)
+        self.output.write(ONLINE_VERDICTS.name, verdicts)
+        labels = label_counts(verdicts["relevant"])
+        labels["unknown"] = labels.pop("unreadable")
+        return {"shown": verdicts.num_rows, "chunks": asked.shown.num_rows} | labels
