@@ -38,7 +38,7 @@ def test_the_exported_names_are_these() -> None:
 def test_the_arguments_are_these() -> None:
     both = ["preset", "config", "settings"]
     assert list(signature(darklode.build).parameters) == ["docs", "queries", "out", *both, "keep_all_queries", "human"]
-    days = ["first", "last", "test_from", "refresh"]
+    days = ["first", "last", "test_from", "refresh", "accept_days", "discard_days", "reason"]
     assert list(signature(darklode.mine).parameters) == ["logs", "docs", "out", *days, *both]
 
 

@@ -12,7 +12,6 @@ from darklode.flows.jobs import steps_of
 from darklode.flows.reporting import summary
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
 
 app = application()
@@ -35,7 +34,8 @@ def status(
 
 def _show_days(run: Run) -> None:
     """Show the days of a log that are not just admitted."""
-    if (days := statistics.days(all_tables(run))).num_rows:
+    # no other table is opened: status is for runs of which something is gone, too
+    if "log_days" in run.parts() and (days := statistics.days(run.tables("log_days"))).num_rows:
         show(days, "Days held, discarded, accepted or missing")
 
 

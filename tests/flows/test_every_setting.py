@@ -109,6 +109,11 @@ def leaves(section: Section, path: Leaf = ()) -> Iterator[tuple[Leaf, FieldInfo]
 
 # Where a changed value has to be one of the user's own, or needs others beside it.
 CHANGED: dict[Leaf, Any] = {
+    ("evaluate", "measures"): ["nDCG@5"],
+    ("evaluate", "run_files"): ["theirs.txt"],
+    ("evaluate", "systems"): ["bm25"],
+    ("logs", "click_actions"): ["click", "buy"],
+    ("logs", "other_actions"): ["hover"],
     ("pool", "retrievers"): ["bm25", "character"],
     ("relevance", "retrievers"): ["ppmi"],
     ("bm25", "stemmer"): "german",

@@ -59,7 +59,8 @@ def test_a_first_night_and_a_later_one_are_killed_at_every_write(tmp_path: Path)
             f"manifests/{stage}.json" for stage in redone
         ]
         assert {"ingest_logs", "click_evidence", "log_queries", "mined_pairs", "mined_triplets"} <= set(redone)
-        assert len([name for name in met if name.startswith("progress/mined_triplets/")]) == len(days_of(undisturbed))
+        written = [name for name in met if name.startswith("progress/mined_triplets/")]
+        assert 1 < len(written) <= len(days_of(undisturbed))  # days in which no pair changed are not written again
         assert_undisturbed(killed, undisturbed)
 
 

@@ -24,7 +24,7 @@ def test_a_build_that_stands_needs_no_server(sample_run: SampleRun, nobody: Envi
     for name in ("report.html", "README.md", "views.sql"):
         (copied / name).unlink()
     stood = STANDS.findall(built(build_command(copied), nobody))
-    assert len(stood) == len(set(stood)) == 13
+    assert len(stood) == len(set(stood)) == 14
     assert all((copied / name).exists() for name in ("report.html", "README.md", "views.sql"))
 
     shown = run_inside(build_command(copied, "--set", "audit.bootstrap=50"), nobody)
@@ -45,5 +45,5 @@ def test_stages_that_stand_are_reported_once(sample_run: SampleRun, served: Envi
     copied = Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
     printed = built(build_command(copied, "--set", "audit.bootstrap=50"), served)
     stood = STANDS.findall(printed)
-    assert len(stood) == len(set(stood)) == 12
+    assert len(stood) == len(set(stood)) == 13
     assert re.search(r"^audit: bootstrap: 1000 → 50\n✓ audit ", printed, re.M)

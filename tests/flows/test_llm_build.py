@@ -87,7 +87,7 @@ def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed
 
 @pytest.mark.parametrize("answered", [0, 300])
 def test_a_build_that_waits_for_a_dead_judge_ends_on_sigterm(answered: int, keyed: Environment, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+    log, wanted = tmp_path / "log", max(0, answered - PROBES)
     with FakeChat(key=KEY, script=lambda request: "dropped" if request.number > answered else None) as server:
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -95,13 +95,18 @@ def test_a_build_that_waits_for_a_dead_judge_ends_on_sigterm(answered: int, keye
             )
         try:
             wait_for(lambda: process.poll() is not None or b"no calls for" in log.read_bytes(), "the judge to wait")
+            wait_for(lambda: process.poll() is not None or kept(tmp_path) == wanted, "the last verdicts to be kept")
             process.terminate()
             assert process.wait(60) == -signal.SIGTERM, log.read_text()  # it would give up after 600 s
         finally:
             process.kill()
             process.wait()
-        kept = Ledger(str(tmp_path / "cache")).usage()["verdicts"].to_pylist()
-        assert sum(kept) == max(0, answered - PROBES)
+        assert kept(tmp_path) == wanted
+
+
+def kept(folder: Path) -> int:
+    """Verdicts in the ledger of a build."""
+    return sum(Ledger(str(folder / "cache")).usage()["verdicts"].to_pylist())
 
 
 def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:

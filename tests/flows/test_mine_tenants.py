@@ -75,8 +75,8 @@ def of_tenant(run: Path, tenant: str) -> dict[str, bytes]:
     ("seed", "assignments"),
     [
         (1, []),
-        (2, ["click.model=coec", "associate.max_per_query=1", "associate.max_lenders=2"]),
-        (3, ["click.model=pbm", "click.negatives=skipped", "relevance.ranker=none"]),
+        (2, ["click.model=coec", "click.confidence=0.05", "associate.max_per_query=1", "associate.max_lenders=2"]),
+        (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
     ],
 )
 def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str]) -> None:

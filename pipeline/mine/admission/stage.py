@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -90,10 +91,14 @@ def _outside(standing: Standing, day: str) -> list[object]:
 
 
 def _calendar(figures: Days, standing: Standing) -> list[str]:
-    """All days from the log's first to its last."""
+    """The log's days and those between them; of a gap its first eight weeks, as a wrong clock may say 1970."""
     known = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
-    length = (known[-1] - known[0]).days + 1 if known else 0
-    return [(known[0] + timedelta(number)).isoformat() for number in range(length)]
+    gaps = (
+        one + timedelta(number)
+        for one, following in pairwise(known)
+        for number in range(1, min(following - one, WINDOW).days)
+    )
+    return [day.isoformat() for day in sorted([*known, *gaps])]
 
 
 def _judge(

@@ -82,9 +82,7 @@ def test_a_decision_may_be_about_one_tenant() -> None:
 
 def test_one_tenants_garbage_is_not_anothers(run: Run) -> None:
     log = {day: [*rows, *ordinary((day - FIRST).days, tenant="tern")] for day, rows in days(11).items()}
-    log[FIRST + timedelta(BAD)] = [
-        *[replace(one, tenant="tern") for one in garbage(BAD)], *ordinary(BAD)
-    ]  # fmt: skip
+    log[FIRST + timedelta(BAD)] = [replace(one, tenant="tern") for one in garbage(BAD)] + ordinary(BAD)
     states = judged(run, log)
     assert states[DAY, "tern"] == "held"
     assert states[DAY, "default"] == "admitted"
@@ -136,3 +134,9 @@ def test_a_level_that_was_accepted_is_expected_from_then_on(run: Run) -> None:
 def test_reasons_are_in_plain_units(measure: str, value: float, said: str) -> None:
     expected = {"searches": 5.0, "bots": 1.285, "clicks_by_place": 5.0}[measure]
     assert reason({"measure": measure, "value": value, "expected": expected}) == said
+
+
+def test_a_day_of_a_wrong_clock_makes_no_calendar_of_decades(run: Run) -> None:
+    states = judged(run, days(2) | {date(1970, 1, 1): ordinary(0)})
+    assert states["1970-01-01", "default"] == "admitted"
+    assert len(run.manifests()["admit_days"].units) < 70
