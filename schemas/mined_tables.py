@@ -142,6 +142,19 @@ QUERY_CLUSTERS = Table(
     ),
 )
 
+QUERY_KEYS = Table(
+    "query_keys",
+    ("date", "place", "key"),
+    "what a query of the log shares with its near-duplicates; kept, so that no night makes it again for earlier ones",
+    pa.schema(
+        [
+            field("date", pa.date32(), "day on which the query was first searched"),
+            field("place", pa.int32(), "its place among that day's queries by tenant and query_id, from 0"),
+            field("key", pa.int64(), "hash of its words, of its letters, or of its letters without one of them"),
+        ]
+    ),
+)
+
 PLANNER_TERMS = Table(
     "planner_terms",
     ("tenant", "term"),
@@ -315,6 +328,7 @@ MINED_TABLES = (
     QUERY_SPELLINGS,
     LOG_QUERIES,
     QUERY_CLUSTERS,
+    QUERY_KEYS,
     PLANNER_TERMS,
     QUERY_TERMS,
     ASSOCIATIONS,

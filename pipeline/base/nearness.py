@@ -9,7 +9,8 @@ A query has a key for its words, and one for its letters and for what is left of
 
 To share a key is a matter of two queries alone: no third one, no later day and no threshold of a log's makes them near.
 Sharing is looked up, not compared pair by pair, so the cost grows with the queries. Deletion neighbourhoods are those
-of Bocek, Hunt and Stiller (2007), "Fast Similarity Search in Large Dictionaries"; a key stands for its 64-bit hash.
+of Bocek, Hunt and Stiller (2007), "Fast Similarity Search in Large Dictionaries"; a key stands for 63 bits of its MD5,
+so that it may be kept: it is the same in every version of DuckDB.
 """
 
 import duckdb
@@ -31,8 +32,8 @@ _WORDS = r"""
 """
 
 _BY_WORDS = """
-    SELECT n, hash(tenant, 'words', array_to_string(list_sort(list_distinct(
-        coalesce(list(stem) FILTER (stem <> ''), list(word)))), ' ')) AS key
+    SELECT n, concat_ws(chr(0), tenant, 'words', array_to_string(list_sort(list_distinct(
+        coalesce(list(stem) FILTER (stem <> ''), list(word)))), ' ')) AS held
     FROM {words} JOIN {stems} USING (word) GROUP BY n, tenant
 """
 
@@ -40,32 +41,33 @@ _BY_LETTERS = rf"""
     WITH spelled AS (
         SELECT n, tenant, regexp_replace(text, '[^\pL\pM\pN]+', '', 'g') AS letters FROM {{texts}}
     )
-    SELECT n, hash(tenant, 'letters', unnest(list_prepend(letters, CASE
+    SELECT n, concat_ws(chr(0), tenant, 'letters', unnest(list_prepend(letters, CASE
         WHEN length(letters) BETWEEN {SHORTEST} AND {LONGEST} THEN list_transform(
             list_filter(range(1, length(letters) + 1), lambda i: NOT contains('0123456789', substr(letters, i, 1))),
             lambda i: left(letters, i - 1) || substr(letters, i + 1))
-        ELSE [] END))) AS key
+        ELSE [] END))) AS held
     FROM spelled WHERE letters <> ''
 """
 
+_KEYS = f"""
+    SELECT n, CAST(md5_number_lower(held) >> 1 AS BIGINT) AS key FROM (({_BY_WORDS}) UNION ALL ({_BY_LETTERS}))
+"""
 
-def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation, among: Relation | None = None) -> Relation:
+
+def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
     """The keys of some queries, as rows of n and key; two queries are near where they share one.
 
     Args:
         connection: holds `queries`.
         queries: n (a number of the caller's), tenant, text. A query without a letter or digit has no key; those of
             different tenants share none.
-        among: only keys that these rows hold, too; None: all.
     """
     given = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
     plain = pc.utf8_lower(pc.utf8_normalize(given["text"], form="NFKC"))
     texts = _registered(connection, given.set_column(2, "text", spaced_column(plain)))
     words = keep(connection, _WORDS, texts=texts)
     stems = _registered(connection, _stems(connection, words))
-    wanted = f"SEMI JOIN {among} USING (key)" if among else ""
-    both = f"SELECT n, key FROM (({_BY_WORDS}) UNION ALL ({_BY_LETTERS})) {wanted}"
-    keys = keep(connection, both, texts=texts, words=words, stems=stems)
+    keys = keep(connection, _KEYS, texts=texts, words=words, stems=stems)
     drop(connection, words)
     for relation in (texts, stems):
         connection.unregister(relation.name)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.nearness import near_keys
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, keep, view
 from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.tables import TABLES
 
-MINED_SPLITS = Stage("mined_splits", 2, ("log_queries",), ("query_clusters",))
+MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
 
 ROWS = 1 << 19
 _LOTS = 2**64
@@ -31,8 +31,13 @@ NUMBERED = """
     FROM log_queries
 """
 OF_NEW = "SELECT * FROM {numbered} WHERE n >= $new"
-OF_OLD = "SELECT * FROM {numbered} WHERE n < $new"
-BOTH = "FROM {old} UNION ALL FROM {new}"
+
+# Keys of earlier queries lie in files by day: of these, what a new one has as well.
+SHARED = """
+    SELECT d.first + place AS n, key FROM (FROM {kept} SEMI JOIN {new} USING (key))
+    JOIN (SELECT date, min(n) AS first FROM {numbered} GROUP BY date) d USING (date)
+    UNION ALL FROM {new}
+"""
 
 NEAREST = """
     SELECT n, min(first) AS near FROM {new} JOIN (SELECT key, min(n) AS first FROM {keys} GROUP BY key) USING (key)
@@ -68,6 +73,13 @@ OF_A_DAY = """
     WHERE s.date = CAST($day AS DATE) ORDER BY s.tenant, s.query_id
 """
 
+KEYS_OF_A_DAY = """
+    SELECT DISTINCT CAST($day AS DATE) AS date, CAST(n - $first AS INTEGER) AS place, key
+    FROM {new} WHERE n >= $first AND n < $end ORDER BY place, key
+"""
+
+BOUNDS = "SELECT min(n) AS first, max(n) + 1 AS end FROM {numbered} WHERE date = CAST($day AS DATE)"
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -95,14 +107,14 @@ class Sides:
 
 
 def mined_splits(tables: Tables, output: Output, *, validation_share: float, test_from: date | None, seed: int) -> None:
-    """Write the cluster and the side of each query, each day's queries in a unit of its own.
+    """Write the cluster, the side and the keys of each query, each day's queries in a unit of its own.
 
     A day's sides hang on the queries up to it: a new day leaves the earlier ones as they are, a late one redoes its own
     and all after it.
 
     Args:
         tables: holds `log_queries`.
-        output: takes `query_clusters`.
+        output: takes `query_clusters` and `query_keys`.
         validation_share: see `Sides`.
         test_from: see `Sides`.
         seed: see `Sides`.
@@ -119,30 +131,41 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     if missing:
         with tables.connect() as connection:
             connection.register("known", pa.concat_tables(known).select(["tenant", "query_id", "cluster_id"]))
-            sided = _sided(connection, missing[0], Sides(validation_share, test_from, seed))
+            kept = view(connection, output.so_far("query_keys"), "query_keys")
+            sided = _sided(connection, kept, missing[0], Sides(validation_share, test_from, seed))
             for day in missing:
+                bounds = connection.sql(BOUNDS.format(**sided), params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
-                    for rows in pieces(connection, OF_A_DAY.format(**sided), {"day": day}, ROWS):
-                        output.write("query_clusters", rows.cast(TABLES["query_clusters"].schema))
+                    _write(connection, output, "query_clusters", OF_A_DAY.format(**sided), {"day": day})
+                    _write(connection, output, "query_keys", KEYS_OF_A_DAY.format(**sided), {"day": day, **bounds})
     rows = sum(part.rows for part in output.parts["query_clusters"])
     output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
 
 
-def _sided(connection: duckdb.DuckDBPyConnection, first: str, sides: Sides) -> dict[str, Relation]:
-    """The queries with their sides, and those that stand on neither: `numbered`, `sided`, `torn`.
+def _write(
+    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
+) -> None:
+    for rows in pieces(connection, query, given, ROWS):
+        output.write(table, rows.cast(TABLES[table].schema))
+
+
+def _sided(connection: duckdb.DuckDBPyConnection, kept: Relation, first: str, sides: Sides) -> dict[str, Relation]:
+    """The queries with their sides, those that stand on neither, and the new ones' keys.
 
     Args:
         connection: with the table log_queries, and `known`: the clusters of the queries before `first`.
+        kept: `query_keys` of these.
         first: the day from which on queries are new.
         sides: how sides are drawn.
+
+    Returns:
+        `numbered`, `sided`, `torn` and `new`.
     """
     numbered = keep(connection, NUMBERED)
     before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
     new = {"new": connection.sql(before, params={"first": first}).fetchall()[0][0]}
     new_keys = near_keys(connection, keep(connection, OF_NEW, new, numbered=numbered))
-    old_keys = near_keys(connection, keep(connection, OF_OLD, new, numbered=numbered), among=new_keys)
-    keys = keep(connection, BOTH, old=old_keys, new=new_keys)
-    drop(connection, old_keys)
+    keys = keep(connection, SHARED, kept=kept, new=new_keys, numbered=numbered)
     near = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
     standing = connection.sql(STANDING.format(numbered=numbered)).to_arrow_table()
     size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
@@ -150,7 +173,7 @@ def _sided(connection: duckdb.DuckDBPyConnection, first: str, sides: Sides) -> d
     connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": roots(parents)}))
     sided = keep(connection, SIDED, sides.given, numbered=numbered)
     torn = keep(connection, TORN, keys=keys, new=new_keys, sided=sided)
-    return {"numbered": numbered, "sided": sided, "torn": torn}
+    return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
 
 
 def chains(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:

@@ -121,7 +121,11 @@ class Output:
 
     def rows(self, table: str) -> int:
         """Rows of a table as written so far, its patch applied."""
-        return Tables(self._store, {name: self.parts[name] for name in TABLES[table].files}).rows(table)
+        return self.so_far(table).rows(table)
+
+    def so_far(self, table: str) -> Tables:
+        """A table as written so far, to read from."""
+        return Tables(self._store, {name: list(self.parts[name]) for name in TABLES[table].files})
 
     def count(self, step: FunnelStep) -> None:
         """Add a step to the funnel."""

@@ -6,10 +6,14 @@ from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
+from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.relations import Relation
+from darklode.pipeline.mine import splits
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits, roots
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, read
@@ -164,3 +168,20 @@ def test_no_queries_no_sides(run: Run) -> None:
 
 def test_chains_end_where_they_began() -> None:
     assert roots(np.array([0, 0, 1, 2, 4, 3])).tolist() == [0, 0, 0, 0, 4, 0]
+
+
+def test_a_night_makes_no_key_of_earlier_queries(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = slippery(3)
+    split(run, dict(list(asked.items())[:-1]))
+    made: list[int] = []
+
+    def counted(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
+        made.extend(connection.sql(f"SELECT count(*) FROM {queries}").fetchall()[0])
+        return near_keys(connection, queries)
+
+    monkeypatch.setattr(splits, "near_keys", counted)
+    split(run, asked)
+    last = max(asked)
+    assert made == [sum(row["date"] == last for row in read(run, "query_clusters"))]
+    places = {row["place"] for row in read(run, "query_keys") if row["date"] == last}
+    assert places == set(range(made[0]))
