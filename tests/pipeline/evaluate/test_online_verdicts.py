@@ -119,7 +119,7 @@ def test_a_drawn_search_stands_for_those_that_were_not(tmp_path: Path) -> None:
         row |= {"query_id": "good", "query": "good"}
     judge = ScriptedJudge(lambda pair: RELEVANT if pair["query"] == "good" else UNREADABLE | {"relevant": False})
     _, found = judged(run_of(tmp_path, *log), judge, searches=1)
-    assert found["x", FOUR]["value"], found["y", FOUR]["value"] == (1.0, 0.0)
+    assert (found["x", FOUR]["value"], found["y", FOUR]["value"]) == (1.0, 0.0)
     assert found[None, FOUR]["value"] == pytest.approx(0.9)
     assert found[None, FOUR]["counted"] == 8
 
