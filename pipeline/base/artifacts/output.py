@@ -91,12 +91,16 @@ class Output:
             self._add(table, encode(rows.drop_columns(hive_keys(partition))), rows.num_rows, partition)
 
     def earlier(self, *tables: str) -> Tables | None:
-        """What the stage's last complete run wrote, whatever it ran on; None where that is gone or damaged."""
+        """What the stage's last complete run wrote, whatever it ran on.
+
+        None where that is gone or damaged, or where an earlier version of Darklode wrote other columns.
+        """
         if self._before is None:
             return None
         parts = {name: self._before.outputs.get(name, []) for table in tables for name in TABLES[table].files}
         whole = all(self._store.size(part.file) == part.size for some in parts.values() for part in some)
-        return Tables(self._store, parts) if whole else None
+        found = Tables(self._store, parts)
+        return found if whole and all(map(found.up_to_date, parts)) else None
 
     @property
     def earlier_facts(self) -> Mapping[str, Any]:

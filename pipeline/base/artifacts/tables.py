@@ -76,6 +76,13 @@ class Tables:
         """One part's Parquet footer."""
         return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
 
+    def up_to_date(self, table: str) -> bool:
+        """Whether the table's files have the columns that it has today, by the first of them."""
+        columns = [*self._hive_keys(table)]
+        for part in self._parts[table][:1]:
+            columns += self.footer(part).schema.to_arrow_schema().names
+        return not columns or set(columns) == set(TABLES[table].schema.names)
+
     def dataset(self, table: str) -> pads.Dataset:
         """The table's parts for pyarrow, in the order written, without what its patch says."""
         import pyarrow.dataset as pads  # which imports pandas where it is installed

@@ -15,5 +15,6 @@ def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
         kind = getattr(errors, name)
         assert kind.__mro__[1].__name__ == (parents[-2] if len(parents) > 1 else "Exception")
         assert kind.__doc__
-    classes = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    own = {name: kind for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
+    classes = {name for name, kind in own.items() if isinstance(kind, type)}
     assert {name for _, name in drawn} == classes

@@ -1,4 +1,4 @@
-"""Tiers as shares of the queries, drawn once and for all."""
+"""Tiers as shares of the pairs, drawn once and for all."""
 
 import duckdb
 import pytest
@@ -6,16 +6,16 @@ import pytest
 from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
 
 
-def tiers(queries: int, seed: int, **shares: float) -> list[str]:
-    """The tier of each of so many queries."""
-    asked = f"(SELECT 't' AS tenant, CAST(range AS VARCHAR) AS query_id FROM range({queries})) q"
+def tiers(pairs: int, seed: int, **shares: float) -> list[str]:
+    """The tier of each of so many pairs, ten a query."""
+    asked = f"(SELECT 't' AS tenant, range // 10 AS query_id, range AS positive_id FROM range({pairs})) q"
     with duckdb.connect() as connection:
         given = {"seed": seed, "lots": LOTS} | shares
         rows = connection.execute(f"SELECT {tier_of('q')} FROM {asked}", given).fetchall()
     return [tier for (tier,) in rows]
 
 
-def test_tiers_have_their_shares_of_the_queries() -> None:
+def test_tiers_have_their_shares_of_the_pairs() -> None:
     found = tiers(20_000, 13, small=0.05, median=0.2)
     assert [found.count(tier) / 20_000 for tier in TIERS] == pytest.approx([0.05, 0.15, 0.8], abs=0.01)
 

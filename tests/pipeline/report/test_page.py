@@ -162,8 +162,8 @@ def test_a_run_without_any_table_says_so(run: Run) -> None:
 def test_results_of_tables_that_changed_since_are_named(run: Run) -> None:
     mine(run, random_log(7))
     assert "changed since" not in text_of(parsed(rendered(run)))
-    rewrite(run, "given_log", lambda _, rows: rows[1:])
-    assert "click_evidence: made from tables that have changed since" in text_of(parsed(rendered(run)))
+    rewrite(run, "click_evidence", lambda _, rows: rows[1:])
+    assert "mined_pairs: made from tables that have changed since" in text_of(parsed(rendered(run)))
 
 
 @pytest.mark.parametrize(("judge_id", "weak"), [("embedded-1:00ff", True), ("llm-1", False), ("not-embedded", False)])

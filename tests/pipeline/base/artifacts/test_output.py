@@ -1,7 +1,9 @@
 """What a stage writes: its own tables in their schema, in parts whose names and bytes follow from the rows."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.output import encode
-from darklode.schemas.tables import QRELS, QUERIES
+from darklode.schemas.tables import QRELS, QUERIES, TABLES
 from helpers.runs import execute, read
 from helpers.staged import STAGE, UNITS, build, fail, qrels, state
 
@@ -172,3 +174,17 @@ def test_facts_of_a_unit_are_kept_with_it(run: Run) -> None:
     manifest = run.manifest(STAGE)
     assert manifest is not None
     assert manifest.facts == UNITS | {"u4": "changed"}
+
+
+def test_what_an_earlier_version_wrote_in_other_columns_is_not_taken_up(run: Run) -> None:
+    execute(run, STAGE, lambda _tables, output: output.write("qrels", qrels("q1")))
+    found: list[Tables | None] = []
+
+    def look(_tables: Tables, output: Output) -> None:
+        found.append(output.earlier("qrels"))
+        wider = replace(QRELS, schema=QRELS.schema.append(pa.field("since", pa.date32())))
+        with patch.dict(TABLES, {"qrels": wider}):
+            found.append(output.earlier("qrels"))
+
+    execute(run, STAGE, look)
+    assert [one is None for one in found] == [False, True]

@@ -84,7 +84,7 @@ def ranking(
     report: Callable[[int, int | None, str], None] = lambda *_: None,
 ) -> Manifest:
     """Run the stage as the flow does: it sees `chunks`, which are no part of its fingerprint."""
-    settings = RelevanceSettings(top_k=k, top_t=t)
+    settings = RelevanceSettings(ranker="judge", top_k=k, top_t=t)
     judge_for = judge if not hasattr(judge, "judge_id") else lambda _tenant: judge
     ranker = Ranker(judge_for, retrievers, version)  # type: ignore[arg-type]
 
