@@ -32,9 +32,9 @@ def test_all_four_sources_are_merged_and_lent_pairs_are_tested(tmp_path: Path) -
 
     model = tiny_bert(tmp_path / "tiny", "BertForSequenceClassification", num_labels=1, initializer_range=1.0)
     given = [f"relevance.model={model}", "relevance.device=cpu", "relevance.top_k=2", "relevance.top_t=6"]
-    given += ["mining.test_from=2026-03-03", f"cache.root={tmp_path / 'cache'}"]
+    given += ["mining.test_from=2026-03-04", "associate.th_rel=0.05", f"cache.root={tmp_path / 'cache'}"]
     settings = load_settings("scalingnote", assignments=given)
-    mine_without_prefect(tmp_path / "run", settings, [date(2026, 3, day) for day in (1, 2, 3, 4)])
+    mine_without_prefect(tmp_path / "run", settings, [date(2026, 3, day) for day in range(1, 9)])
     (found,) = Run(str(tmp_path / "run")).tables().sql(FOUND).to_pylist()
     assert set(found["sources"]) == SOURCES
     assert found["pairs"] == found["keys"] > found["positives"], "a pair is there once for each of its sources"

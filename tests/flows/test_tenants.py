@@ -10,9 +10,11 @@ import pytest
 
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.day_tables import DAY_TABLES
+from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
-from darklode.schemas.tables import TABLES
+from darklode.schemas.tables import TABLES, TRIPLETS
 from helpers.commands import build_without_prefect
 
 ACME, BIRCH = "acme", "birch"
@@ -116,7 +118,9 @@ def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str
 def tables_written(run: Run) -> list[str]:
     """Names of the tables of tenants' rows that a build writes. The audit's leaves a single tenant's name out."""
     found = [name for name in OF_A_TENANT if name in run.parts() and name != "audit_retrievers"]
-    others = {"audit_retrievers", *(table.name for table in (*MINED_TABLES, *REVIEW_TABLES) if "tenant" in table.key)}
+    of_others = (*DAY_TABLES, *MINED_TABLES, *EVALUATION_TABLES, *REVIEW_TABLES)
+    others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
+    others |= {TRIPLETS.changed, TRIPLETS.removed, "test_texts", "manual_texts"}
     assert set(OF_A_TENANT) - set(found) - {"unjudged", "stopping"} == others  # these two are of adaptive judging
     return found
 
