@@ -130,7 +130,8 @@ class Replicas:
             Stopped: the work has failed meanwhile.
         """
         try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
         except TimeoutError:
             return
         raise Stopped
@@ -183,7 +184,9 @@ class Replicas:
         self._waiting.append(turn)
         down = [replica.seconds_down for replica in self.all if not replica.up]
         try:
-            await asyncio.wait_for(turn, max(min(*down, self._left()), 0.01) if down else None)
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the turn, and calls go on for ever.
+            async with asyncio.timeout(max(min(*down, self._left()), 0.01) if down else None):
+                await turn
         except TimeoutError:
             pass
         except asyncio.CancelledError:

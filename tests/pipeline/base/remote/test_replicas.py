@@ -107,6 +107,28 @@ def test_who_gives_up_waiting_passes_the_slot_on() -> None:
     assert asyncio.run(go()) == "one"
 
 
+def test_when_all_are_cancelled_a_slot_given_back_keeps_nobody() -> None:
+    async def go() -> list[bool]:
+        all_, _ = of(replica(most=1), down(replica("down")))
+
+        async def call() -> None:
+            while True:
+                slot = await all_.enter()
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    all_.leave(slot, None, answered=False)
+
+        tasks = [asyncio.create_task(call()) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        done, _ = await asyncio.wait(tasks, timeout=5)
+        return [task.cancelled() for task in done]
+
+    assert asyncio.run(go()) == [True] * 3
+
+
 def test_down_and_back_are_said() -> None:
     async def go() -> list[str]:
         one = replica()
