@@ -67,13 +67,13 @@ class Run:
         found = {}
         for name in sorted(self.store.sizes("manifests")):
             if name.endswith(".json"):
-                manifest = self._load(name)
+                manifest = self._parsed(name, self.store.read(name) or b"")
                 found[manifest.stage] = manifest
         return found
 
-    def _load(self, name: str) -> Manifest:
+    def _parsed(self, name: str, data: bytes) -> Manifest:
         try:
-            return Manifest.from_json(self.store.read(name) or b"")
+            return Manifest.from_json(data)
         except ValueError as error:
             message = f"{self.store.path(name)} is damaged ({error}); delete it and run the same command again"
             raise ArtifactError(message) from error
@@ -122,7 +122,8 @@ class Run:
     def manifest(self, stage: Stage) -> Manifest | None:
         """A stage's manifest, or None where it is not complete."""
         name = f"manifests/{stage.name}.json"
-        return None if self.store.read(name) is None else self._load(name)
+        data = self.store.read(name)
+        return None if data is None else self._parsed(name, data)
 
     def _reason(self, stage: Stage, mark: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
         manifest = self.manifest(stage)

@@ -4,18 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Part, Tables, key_of
 from darklode.pipeline.base.relations import Relation, keep, view
 from darklode.pipeline.mine.days import digests
 
 OUT = ("held", "discarded")
-
-STATES = f"""
-    SELECT CAST(date AS VARCHAR) AS day, list(tenant ORDER BY tenant) FILTER (state IN {OUT}) AS left_out,
-           count(*) FILTER (state NOT IN {OUT} AND rows > 0) AS kept
-    FROM log_days GROUP BY date HAVING count(*) FILTER (state IN {OUT}) > 0 ORDER BY date
-"""
 
 
 @dataclass(frozen=True)
@@ -35,11 +31,15 @@ class Admitted:
     @classmethod
     def of(cls, tables: Tables) -> "Admitted":
         """By `log_days`; where there is no such table, all days."""
-        states = tables.sql(STATES).to_pylist() if "log_days" in tables else []
-        nothing = {row["day"] for row in states if not row["kept"]}
         days = tables.by_day("impressions", "timestamp")
-        without = {row["day"]: row["left_out"] for row in states if row["kept"]}
-        return cls(tables, {day: parts for day, parts in days.items() if day not in nothing}, without)
+        if "log_days" not in tables:
+            return cls(tables, days, {})
+        states = tables.read("log_days", ["tenant", "date", "state", "rows"])
+        out = pc.is_in(states["state"], pa.array(OUT))
+        some = states.filter(pc.and_(pc.invert(out), pc.greater(states["rows"], 0)))
+        kept, left_out = set(pc.unique(some["date"]).cast(pa.string()).to_pylist()), _by_day(states.filter(out))
+        without = {day: tenants for day, tenants in left_out.items() if day in kept}
+        return cls(tables, {day: parts for day, parts in days.items() if day in kept or day not in left_out}, without)
 
     def digests(self) -> dict[str, str]:
         """What names each day's admitted rows."""
@@ -53,3 +53,12 @@ class Admitted:
             return rows
         kept = f"SELECT * FROM {rows} WHERE NOT list_contains($out, tenant)"
         return keep(connection, kept, {"out": list(self.without[day])})
+
+
+def _by_day(states: pa.Table) -> dict[str, list[str]]:
+    """The tenants of each day, both in order."""
+    rows = states.select(["date", "tenant"]).sort_by([("date", "ascending"), ("tenant", "ascending")])
+    found: dict[str, list[str]] = {}
+    for day, tenant in zip(rows["date"].cast(pa.string()).to_pylist(), rows["tenant"].to_pylist(), strict=True):
+        found.setdefault(day, []).append(tenant)
+    return found
