@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import DEFAULT_PRESET, load_settings
+from darklode.flows.config import load_settings, project
 from darklode.flows.executor import Exhibit, executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import place_for, record
@@ -34,26 +34,31 @@ from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import PoolSettings, Settings
 
 
-def build_benchmark(
-    docs: str,
-    queries: str,
-    out: str,
-    preset: str = DEFAULT_PRESET,
+def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
+    docs: str | None = None,
+    queries: str | None = None,
+    out: str | None = None,
+    preset: str | None = None,
     settings: dict[str, Any] | None = None,
     estimate: bool = False,
+    *,
+    config: str | None = None,
 ) -> None:
     """Build a labelled dataset; run again, it does only what changed.
 
     Args:
-        docs: file or folder of documents.
-        queries: file or folder of queries.
-        out: the run's folder or s3:// prefix.
+        docs: file or folder of documents; by default the config's.
+        queries: file or folder of queries, likewise.
+        out: the run's folder or s3:// prefix, likewise.
         preset: where the settings start from.
-        settings: what differs from the preset, as nested sections.
+        settings: what differs from preset and config, as nested sections.
         estimate: stop before the judge, and show what judging will take by a sample of its calls.
+        config: settings file with paths, as `darklode init` writes it, on the machine that works.
     """
-    chosen = load_settings(preset, values=settings)
-    run = place_for(out, mined=False)
+    given = project(config, preset)
+    chosen = load_settings(given.preset, config, values=settings)
+    docs, queries = given.place("docs", docs), given.place("queries", queries)
+    run = place_for(given.place("out", out), mined=False)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"docs": docs, "queries": queries}, chosen)
         tools.fetch_models(chosen)

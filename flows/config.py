@@ -32,7 +32,7 @@ def presets() -> list[str]:
 
 def load_settings(
     preset: str = DEFAULT_PRESET,
-    config: Path | None = None,
+    config: str | Path | None = None,
     assignments: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> Settings:
@@ -44,7 +44,7 @@ def load_settings(
         SettingsError: an unknown preset or key (with the nearest known one), a value out of bounds, a file that is
             not YAML.
     """
-    given = read_config(config) if config else {}
+    given = read_config(Path(config)) if config else {}
     file = {key: value for key, value in given.items() if key not in BESIDES}
     return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
 
@@ -176,8 +176,21 @@ class Project:
             raise typer.BadParameter(f"Missing option '{option}', {hint}")
         return found
 
+    def place(self, name: str, given: str | None) -> str:
+        """What is given where there is no command line, or the file's.
 
-def project(config: Path | None, preset: str | None = None) -> Project:
+        Raises:
+            SettingsError: neither says it.
+        """
+        found = given if given is not None else self.paths.get(name)
+        if found is None:
+            raise SettingsError(
+                f"say where {name} is, or name a config file with paths.{name} (`darklode init` writes one)"
+            )
+        return found
+
+
+def project(config: str | Path | None, preset: str | None = None) -> Project:
     """What the file says besides settings; nothing where there is no file. A `preset` that is given wins.
 
     Raises:
@@ -185,6 +198,7 @@ def project(config: Path | None, preset: str | None = None) -> Project:
     """
     if config is None:
         return Project({}, preset or DEFAULT_PRESET)
+    config = Path(config)
     values = read_config(config)
     paths = values.get("paths") or {}
     if not isinstance(paths, Mapping):

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import DEFAULT_PRESET, load_settings
+from darklode.flows.config import load_settings, project
 from darklode.flows.nights import ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
 from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
@@ -45,9 +45,9 @@ BOTS = "bot_queries_per_minute", "bot_click_share"
 
 
 def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
-    logs: str,
-    docs: str,
-    out: str,
+    logs: str | None = None,
+    docs: str | None = None,
+    out: str | None = None,
     *,
     first: date | None = None,
     last: date | None = None,
@@ -55,15 +55,16 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     accept_days: list[str] | None = None,
     discard_days: list[str] | None = None,
     reason: str | None = None,
-    preset: str = DEFAULT_PRESET,
+    preset: str | None = None,
     settings: dict[str, Any] | None = None,
+    config: str | None = None,
 ) -> None:
     """Mine search logs into triplets; run again, it reads only the days that are new or changed.
 
     Args:
-        logs: file, folder or s3:// prefix of search logs.
-        docs: file or folder of documents.
-        out: the run's folder or s3:// prefix.
+        logs: file, folder or s3:// prefix of search logs; by default the config's.
+        docs: file or folder of documents, likewise.
+        out: the run's folder or s3:// prefix; by default the config's `mined`.
         first: first day to read; by default all that the log holds. Days read before stay.
         last: last day to read.
         refresh: learn planner and click model anew, from all settled days.
@@ -71,14 +72,17 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         discard_days: days that are to be left out for good.
         reason: why they are accepted or discarded, for the record.
         preset: where the settings start from.
-        settings: what differs from the preset, as nested sections.
+        settings: what differs from preset and config, as nested sections.
+        config: settings file with paths, as `darklode init` writes it, on the machine that works.
 
     Raises:
         HeldBack: a day of the log is held back; everything else is published.
     """
-    chosen = load_settings(preset, values=settings)
+    given = project(config, preset)
+    chosen = load_settings(given.preset, config, values=settings)
     tools.fetch_ranker(chosen)
-    run, dates = place_for(out, mined=True), _dates(first, last)
+    logs, docs = given.place("logs", logs), given.place("docs", docs)
+    run, dates = place_for(given.place("mined", out), mined=True), _dates(first, last)
     wish = Wish(accept_days or (), discard_days or (), reason)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)

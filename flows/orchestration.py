@@ -144,6 +144,7 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
         with executing(outer if isinstance(outer, Tasks) else Tasks()):
             return Completed(message=body(*args, **kwargs))
 
+    managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
     return flow(name=name, persist_result=False)(managed)
 
 

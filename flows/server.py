@@ -59,15 +59,21 @@ class Server(Protocol):
 @contextmanager
 def prefect_server() -> Iterator[Server]:
     """Point Prefect at the configured server, or at one of our own that ends with the block or with the process."""
+    if configured := configured_server():
+        yield configured
+        return
+    with own_server() as server:
+        yield server
+
+
+def configured_server() -> "Configured | None":
+    """The user's own server; None: none is configured. Prefect is told to be quiet, before it is imported."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
 
-    if configured := PREFECT_API_URL.value():
-        yield Configured(configured)
-        return
-    with own_server() as server:
-        yield server
+    configured = PREFECT_API_URL.value()
+    return Configured(configured) if configured else None
 
 
 @dataclass(frozen=True)

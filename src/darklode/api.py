@@ -16,7 +16,7 @@ from darklode.flows.config import Project, load_settings, project, recorded_sett
 from darklode.flows.launch import launch
 from darklode.flows.reporting import Silent
 from darklode.flows.runs import existing
-from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.keys import merge
 from darklode.schemas.settings import Settings
 
@@ -285,9 +285,4 @@ def _path(given: Location | None) -> Path | None:
 
 
 def _place(given: Project, name: str, value: Location | None) -> str:
-    found = given.paths.get(name) if value is None else str(value)
-    if found is None:
-        raise SettingsError(
-            f"say where {name} is, or name a config file with paths.{name} (`darklode init` writes one)"
-        )
-    return found
+    return given.place(name, None if value is None else str(value))

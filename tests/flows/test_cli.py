@@ -11,7 +11,9 @@ from helpers.commands import DARKLODE, Call, Environment, one_line, run_command
 
 pytestmark = pytest.mark.server
 
-COMMANDS = "init build mine evaluate report review validate diff audit status query export pool doctor cache".split()
+COMMANDS = (
+    "init build mine deploy evaluate report review validate diff audit status query export pool doctor cache".split()
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -22,9 +22,23 @@ from darklode.flows.steps import plain_rows
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.page import FILE, filled_sections, page
 from darklode.schemas.settings import Settings
-from helpers.commands import PREFECT, STAGES, Environment, Outcome, background, clone, run_command, server_of, wait_for
+from helpers.commands import (
+    DARKLODE,
+    PREFECT,
+    STAGES,
+    Environment,
+    Outcome,
+    background,
+    built,
+    clone,
+    one_line,
+    run_command,
+    run_inside,
+    server_of,
+    wait_for,
+)
 from helpers.report_runs import opened
-from helpers.runs import REPOSITORY
+from helpers.runs import REPOSITORY, SAMPLE
 
 pytestmark = pytest.mark.server
 
@@ -231,6 +245,67 @@ def published(run: Run, settings: Settings, shown: Mapping[str, Any]) -> None:
 def stage_key(stage: str) -> str:
     """A stage's name as artifact keys have it."""
     return stage.replace("_", "-")
+
+
+# Deployments of one's own
+
+
+@pytest.fixture(scope="module")
+def own(site: Site, served: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A settings file as `darklode init` writes it, for both jobs, deployed under its own name with a time."""
+    file = tmp_path_factory.mktemp("own") / "mine.yaml"
+    data = [part for name in ("docs", "queries", "logs") for part in (f"--{name}", str(SAMPLE))]
+    built([DARKLODE, "init", str(file), *data, "--runs", str(file.parent / "runs")], served)
+    cron = ["--cron", "30 2 * * *", "--timezone", "Europe/Berlin"]
+    printed = built([DARKLODE, "deploy", "--config", str(file), *cron], served)
+    assert "build-benchmark/mine  when asked\nmine-logs/mine  30 2 * * * Europe/Berlin\n" in printed
+    assert "prefect worker start --pool local\n" in printed
+    assert "prefect deployment run mine-logs/mine --watch\n" in printed
+    return file
+
+
+def test_a_settings_file_is_deployed_and_run_where_its_paths_are(site: Site, own: Path) -> None:
+    found = site.deployment("mine")
+    assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in found["schedules"]] == [
+        ("30 2 * * *", "Europe/Berlin")
+    ]
+    assert found["parameters"] == {"config": str(own)}
+    assert found["global_concurrency_limit"]["limit"] == 1
+    done, flow_run = site.run("mine-logs/mine", first="2026-03-02", last="2026-03-03")
+    assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
+    assert mined_days(str(own.parent / "runs" / "mined")) == ["2026-03-02", "2026-03-03"]
+
+
+def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own: Path) -> None:
+    named = ["--name", "again", "--pool", "another"]
+    built([DARKLODE, "deploy", "--config", str(own), *named, "--cron", "0 4 * * *"], served)
+    assert len(site.deployment("again")["schedules"]) == 1
+    built([DARKLODE, "deploy", "--config", str(own), *named], served)
+    assert site.deployment("again")["schedules"] == []
+    assert site.deployment("again")["work_pool_name"] == "another"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cron", "0 3 * *"], "--cron '0 3 [*] [*]' is none; such as"),
+        (["--cron", "0 3 * * *", "--timezone", "Mars"], "--timezone 'Mars' is none"),
+        (["--name", "a/b"], "--name: Name 'a/b' contains an invalid character"),
+        (["--pool", "a/b"], "--pool: "),
+        (["--pool", "prefect-own"], "refuses the deployment: .*reserved"),
+    ],
+)
+def test_what_cannot_be_deployed_is_one_line(served: Environment, own: Path, options: list[str], message: str) -> None:
+    one_line(run_inside([DARKLODE, "deploy", "--config", str(own), *options], served), message)
+
+
+def test_a_file_without_queries_and_log_has_nothing_to_deploy(served: Environment, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("paths: {docs: handbook}\n")
+    one_line(run_inside([DARKLODE, "deploy", "--config", str(tmp_path / "x.yaml")], served), "nothing to deploy")
+
+
+def test_without_a_server_it_says_how_to_start_one(alone: Environment, own: Path) -> None:
+    one_line(run_inside([DARKLODE, "deploy", "--config", str(own)], alone), "prefect server start")
 
 
 # mine-logs
