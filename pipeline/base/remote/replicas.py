@@ -13,8 +13,8 @@ from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
 from darklode.pipeline.base.remote.pace import Pace
 
-IN_A_ROW = 20
-"""So many failures without a success between them, and a server counts as down."""
+IN_A_ROW, AT_FIRST = 20, 3
+"""So many failures without a success between them make a server count as down; the fewer until it has answered."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
@@ -35,6 +35,7 @@ class Replica:
     pace: Pace
     failing_since: float | None = None
     reason: str = ""
+    _answered: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _pause: float = field(default=0.0, init=False)
     _down_until: float = field(default=0.0, init=False)
@@ -54,11 +55,17 @@ class Replica:
         """Until it is tried again."""
         return max(0.0, self._down_until - time.monotonic())
 
+    @property
+    def patience(self) -> int:
+        """Failures in a row after which it counts as down."""
+        return IN_A_ROW if self._answered else AT_FIRST
+
     def succeeded(self) -> float:
         """It answered; seconds since its first failure if it had counted as down, or else 0."""
         down = self._down_until and self.failing_since
         seconds = time.monotonic() - down if down else 0.0
         self.failing_since, self._failures, self._pause, self._down_until = None, 0, 0.0, 0.0
+        self._answered = True
         return seconds
 
     def failed(self, failure: Passing) -> bool:
@@ -68,11 +75,11 @@ class Replica:
         self._failures += not (failure.status and failure.overload and self.pace.limit > 1)
         self.reason = failure.reason
         self.failing_since = self.failing_since or now
-        if self._failures < IN_A_ROW or not self.up:
+        if self._failures < self.patience or not self.up:
             return False
         self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
         self._down_until = now + max(self._pause, failure.retry_after)
-        self._failures = IN_A_ROW - 1  # the next failure is one too many again
+        self._failures = self.patience - 1  # the next failure is one too many again
         self.pace.restart()
         return True
 
@@ -169,7 +176,7 @@ class Replicas:
                 self._say(f"{replica.where} answers again, after {seconds:.0f} s")
         elif failure and replica.failed(failure):
             self._counters.paused = (
-                f"{replica.where} {failure.reason}, {IN_A_ROW} times in a row: no calls for "
+                f"{replica.where} {failure.reason}, {replica.patience} times in a row: no calls for "
                 f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._left(), 0):.0f} s"
             )
             self._say(self._counters.paused)

@@ -11,14 +11,17 @@ from darklode.pipeline.base.remote import replicas as module
 from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
 from darklode.pipeline.base.remote.pace import Pace
-from darklode.pipeline.base.remote.replicas import FIRST_PAUSE, IN_A_ROW, LONGEST_PAUSE, Replica, Replicas
+from darklode.pipeline.base.remote.replicas import AT_FIRST, FIRST_PAUSE, IN_A_ROW, LONGEST_PAUSE, Replica, Replicas
 
 BROKEN = Passing("broke the connection")
 BUSY = Passing("answered 429", status=429, overload=True)
 
 
 def replica(name: str = "one", most: int = 2) -> Replica:
-    return Replica(name, f"http://{name}/v1", Pace(most))
+    """A server that has answered before."""
+    made = Replica(name, f"http://{name}/v1", Pace(most))
+    made.succeeded()
+    return made
 
 
 def of(*all_: Replica, give_up_after: float = 60.0) -> tuple[Replicas, list[str]]:
@@ -40,6 +43,14 @@ def test_a_server_counts_as_down_after_failures_in_a_row() -> None:
     assert (one.up, one.room, one.pace.limit) == (False, 0, 1)
     assert 0 < one.seconds_down <= FIRST_PAUSE
     assert not one.failed(BROKEN), "what fails while it is down is no news"
+
+
+def test_one_that_never_answered_counts_as_down_sooner() -> None:
+    one = Replica("new", "http://new/v1", Pace(2))
+    assert [one.failed(BROKEN) for _ in range(AT_FIRST)] == [False] * (AT_FIRST - 1) + [True]
+    one._down_until = 1e-9  # the pause is over
+    one.succeeded()
+    assert not any(one.failed(BROKEN) for _ in range(IN_A_ROW - 1))
 
 
 def test_a_success_between_makes_it_count_anew() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote import client
+from darklode.pipeline.base.remote import client, replicas
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from helpers.fake_chat import FakeChat, Request, at_random
@@ -36,7 +36,10 @@ def first(n: int, fault: str) -> Callable[[Request], str | None]:
 
 @pytest.mark.parametrize("fault", ["500", "503", "429", "dropped", "html"])
 @pytest.mark.parametrize("failures", [1, 3, 4, 12])
-def test_a_server_that_fails_at_first_changes_no_form(failures: int, fault: str) -> None:
+def test_a_server_that_fails_at_first_changes_no_form(
+    failures: int, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "FIRST_PAUSE", 0.01)
     with FakeChat(script=first(failures, fault)) as server:
         assert form_of(server) == OBEYED
         assert server.faults[fault] == failures
