@@ -1,7 +1,4 @@
-"""The routes of a review: a name, a pair, an answer, an undo.
-
-The pages of a review: what is shown of a pair, of a name, of the end, and of an error.
-"""
+"""A review's pages: what is shown of a name, a pair and the end, and the routes of an answer and an undo."""
 
 from __future__ import annotations
 
@@ -9,39 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.console import errors, printable
-from darklode.flows.web.guard import BODY_BYTES, Guard, policy
+from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.pages import Pages, Site, is_web
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.marking import Marker, TextBlock
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.report.page import policy_hash
-from darklode.pipeline.validate.review.deck import Deck, Marker, Neighbour, Pair, TextBlock
+from darklode.pipeline.validate.review.deck import Deck, Neighbour, Pair
 from darklode.pipeline.validate.review.journal import clean_rationale
 from darklode.pipeline.validate.review.scale import Scale
 from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, Turns, reviewer_name
 
-_PAGES = Environment(
-    loader=PackageLoader("darklode.flows.web"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    auto_reload=False,
-    trim_blocks=True,
-)
-
-
-POLICY = policy(*(policy_hash(_PAGES.get_template(part).render()) for part in ("page.css", "keys.js")))
+_PAGES = Pages("Review", ("page.css", "review/review.css"), ("keys.js", "review/review.js"))
 
 
 @dataclass(frozen=True)
@@ -71,14 +56,16 @@ class Review:
         row = self.turns.next(reviewer)
         shared = self._shared(reviewer)
         if row is None:
-            return _render("done.html", **shared)
+            return _PAGES.render("review/done.html", **shared)
         pair = self.deck[row]
-        return _render("pair.html", **shared, **self._pair(reviewer, row, pair), **self._around(row, pair, around))
+        return _PAGES.render(
+            "review/pair.html", **shared, **self._pair(reviewer, row, pair), **self._around(row, pair, around)
+        )
 
     def names(self, given: str = "", wrong: str = "") -> str:
         """The page that asks for a name; `wrong` says what is wrong with the one given."""
-        return _render(
-            "name.html",
+        return _PAGES.render(
+            "review/name.html",
             pairs=len(self.deck),
             queries=self.deck.queries,
             labelled=self.turns.labelled,
@@ -97,14 +84,14 @@ class Review:
         }
 
     def _pair(self, reviewer: str, row: int, pair: Pair) -> dict[str, Any]:
-        was, marker = self.turns.taken_back(reviewer, row), Marker(self.analyzer, pair.query)
+        was, marker = self.turns.taken_back(reviewer, row), Marker.of_terms(self.analyzer, pair.query)
         return {
             "pair": pair,
             "queries": self.deck.queries,
             "tenant": pair.tenant if self.deck.tenants > 1 else None,
             "title": marker.pieces(pair.title or ""),
             "heading": marker.pieces(pair.heading or ""),
-            "blocks": marker.blocks(pair.text),
+            "blocks": marker.blocks(pair.text, fenced=pair.fenced),
             "url": pair.url if is_web(pair.url) else None,
             "answers": self._answers(was.relevance if was else None),
             "graded": self.scale.graded,
@@ -127,7 +114,7 @@ class Review:
     def _around(self, row: int, pair: Pair, wanted: str) -> dict[str, Any]:
         if wanted != pair.name:
             return {"around": False, "before": None, "after": None, "no_neighbours": ""}
-        marker = Marker(self.analyzer, pair.query)
+        marker = Marker.of_terms(self.analyzer, pair.query)
         try:
             before, after = self.deck.around(row)
             reason = "" if before or after else "The document has no other chunk"
@@ -141,19 +128,6 @@ class Review:
         }
 
 
-def error_page(heading: str, what: str, back: str | None) -> str:
-    """A page for what went wrong; `back` is where the review goes on."""
-    return _render("error.html", heading=heading, what=what, back=back)
-
-
-def is_web(url: str | None) -> bool:
-    """Whether a document's address may become a link: `javascript:` and the like may not."""
-    try:
-        return url is not None and urlsplit(url.strip()).scheme.lower() in ("http", "https")
-    except ValueError:
-        return False
-
-
 def said_by_judge(pair: Pair) -> str:
     """The judge's verdict in words."""
     if pair.relevant is None:
@@ -164,11 +138,7 @@ def said_by_judge(pair: Pair) -> str:
 
 
 def _blocks(neighbour: Neighbour | None, marker: Marker) -> list[TextBlock] | None:
-    return marker.blocks(neighbour.text) if neighbour else None
-
-
-def _render(page: str, **values: Any) -> str:
-    return _PAGES.get_template(page).render(**values)
+    return marker.blocks(neighbour.text, fenced=neighbour.fenced) if neighbour else None
 
 
 SKIP = "skip"
@@ -185,12 +155,7 @@ _SAID = {
 
 
 def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
-    """The pages below `/{token}/`, for requests to one of these hosts.
-
-    Args:
-        hosts: names and addresses, an IPv6 address in brackets; any other is refused, so that no web site can reach a
-            reviewer's server under a name of its own (DNS rebinding).
-    """
+    """The pages of a review; the rest is as for `Site.app`."""
     pages = _Pages(review)
     routes = [
         Route("/", pages.name),
@@ -198,11 +163,7 @@ def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
         Route("/pair", pages.answer, methods=["POST"]),
         Route("/undo", pages.undo, methods=["POST"]),
     ]
-    handlers = {HTTPException: _refused, ClientDisconnect: _refused, OSError: _not_saved, Exception: _failed}
-    known = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    app = Starlette(routes=routes, middleware=[known], exception_handlers=handlers)
-    app.router.redirect_slashes = False  # it would lead out of the token
-    return Guard(app, token=token, policy=POLICY)
+    return _SITE.app(routes, {OSError: _not_saved}, token, hosts)
 
 
 class _Pages:
@@ -265,22 +226,15 @@ def _onward(reviewer: str) -> RedirectResponse:
     return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
 
 
-async def _refused(request: Request, error: Exception) -> HTMLResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 400
-    heading, what = _SAID.get(status, _SAID[400])
-    return HTMLResponse(error_page(heading, what, _back(request) if status != 404 else None), status)
-
-
 async def _not_saved(request: Request, error: Exception) -> HTMLResponse:
     errors.print("[red]error:[/red]", printable(f"an answer could not be saved: {error}"), soft_wrap=True)
-    return HTMLResponse(error_page(*_SAID[507], _back(request)), HTTPStatus.INSUFFICIENT_STORAGE)
-
-
-async def _failed(request: Request, _error: Exception) -> HTMLResponse:
-    return HTMLResponse(error_page(*_SAID[500], _back(request)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _SITE.failed(request, HTTPStatus.INSUFFICIENT_STORAGE)
 
 
 def _back(request: Request) -> str:
     """Where the review goes on, from any page below the token."""
     name = reviewer_name(request.query_params.get("reviewer", ""))
     return "./" if name is None else f"pair?{urlencode({'reviewer': name})}"
+
+
+_SITE = Site(_PAGES, _SAID, _back, "Go on with the review")

@@ -1,4 +1,4 @@
-"""The server of a review: its address, its token, and its end."""
+"""The server of pages: its address, its token, and its end."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def listen(place: Place) -> socket.socket:
             opened.close()
             raise
     except (OSError, UnicodeError) as error:
-        message = f"{place.host}, port {place.port}: {error}; is another review there? --port 0 takes a free port"
+        message = f"{place.host}, port {place.port}: {error}; is something else there? --port 0 takes a free port"
         raise SettingsError(message) from error
     return opened
 
@@ -128,19 +128,24 @@ def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> Non
         return
 
 
+def new_token() -> str:
+    """A secret for an address, which nobody can guess."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
 def token_of(store: Store) -> str:
     """The secret of a review's address: of a run in a folder it is kept there, for its owner alone to read.
 
     So a page that is open goes on after a restart. On S3 others may read what is kept: each start has a new one.
     """
     if store.local is None:
-        return secrets.token_urlsafe(TOKEN_BYTES)
+        return new_token()
     file = store.local / TOKEN_FILE
     if file.is_file() and not file.stat().st_mode & 0o077:
         kept = file.read_text(encoding="ascii", errors="replace").strip()
         if len(kept) >= TOKEN_BYTES and set(kept) <= _TOKEN_CHARACTERS:
             return kept
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+    token = new_token()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as kept_file:

@@ -43,6 +43,8 @@ def review_run(
     queries: Values | None = None,
     titles: Values | None = None,
     urls: Values | None = None,
+    documents: Values | None = None,
+    starts: Mapping[int, int] | None = None,
     ids: Sequence[str] | None = None,
 ) -> Run:
     """A run whose sample stands and has these pairs, five of each query; every third one is shared.
@@ -73,24 +75,24 @@ def review_run(
         chunk_id=chunk_ids,
         doc_id=doc_ids,
         position=[n % 2 for n in numbers],
-        start=[0] * pairs,
+        start=[(starts or {}).get(n, 0) for n in numbers],
         end=[1] * pairs,
         text=[(texts or {}).get(n, f"Rotating keys, part {n}: open Settings.") for n in numbers],
         title=[(titles or {}).get(n, "Keys") for n in numbers],
         heading=["Guide › Rotation"] * pairs,
         content_hash=[f"h{n}" for n in numbers],
     )
-    documents = range(0, pairs, 2)
+    firsts = range(0, pairs, 2)
     _put(
         run,
         "documents",
-        tenant=[TENANT] * len(documents),
-        doc_id=[doc_ids[n] for n in documents],
-        title=["Keys"] * len(documents),
-        text=["…"] * len(documents),
-        url=[(urls or {}).get(n, "https://example.org/keys") for n in documents],
-        source=["test"] * len(documents),
-        content_hash=["h"] * len(documents),
+        tenant=[TENANT] * len(firsts),
+        doc_id=[doc_ids[n] for n in firsts],
+        title=["Keys"] * len(firsts),
+        text=[(documents or {}).get(n, "…") for n in firsts],
+        url=[(urls or {}).get(n, "https://example.org/keys") for n in firsts],
+        source=["test"] * len(firsts),
+        content_hash=["h"] * len(firsts),
     )
     keys = {
         "tenant": [TENANT] * pairs,

@@ -1,8 +1,7 @@
-"""The pairs of the sample as a page shows them: loaded once, neighbours looked up when asked for, texts marked."""
+"""The pairs of the sample as a page shows them: loaded once, neighbours looked up when asked for."""
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.terms import Analyzer, tokens
+from darklode.pipeline.base.marking import FENCES
 from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
@@ -31,6 +30,7 @@ _PAIRS = """
     SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
            dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
            q.text AS query, c.doc_id, c.position AS place, c.title, c.heading, c.text, d.url,
+           coalesce({within}, false) AS fenced,
            {judge}
     FROM sample s
     LEFT JOIN queries q ON q.tenant = s.tenant AND q.query_id = s.query_id
@@ -48,9 +48,11 @@ _VERDICTS = """
         FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
     ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
 """
-_AROUND = """
-    SELECT position, heading, text FROM chunks
-    WHERE tenant = $tenant AND doc_id = $doc_id AND position IN ($place - 1, $place + 1)
+_WITHIN = FENCES.format(text='left(d.text, c."start")') + " % 2 = 1"
+_AROUND = f"""
+    SELECT c.position, c.heading, c.text, coalesce({_WITHIN}, false)
+    FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+    WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
 """
 
 
@@ -60,6 +62,7 @@ class Pair:
 
     Attributes:
         place: of the chunk in its document, from 0.
+        fenced: the chunk begins within fenced code.
         query_number: which of the sample's queries it is, from 1.
         query_pair: which of the query's `query_pairs` pairs it is, from 1.
         relevant, probability, grade: the judge's; always None in a blind review.
@@ -79,6 +82,7 @@ class Pair:
     heading: str | None
     text: str
     url: str | None
+    fenced: bool
     relevant: bool | None
     probability: float | None
     grade: int | None
@@ -95,6 +99,7 @@ class Neighbour:
 
     heading: str | None
     text: str
+    fenced: bool
 
 
 class Deck:
@@ -138,7 +143,7 @@ class Deck:
                 found = self._connection.sql(_AROUND, params=asked).fetchall()
         except (duckdb.Error, OSError) as error:
             raise ArtifactError("the run has been built anew since this review was started; start it again") from error
-        by_place = {place: Neighbour(heading, text) for place, heading, text in found}
+        by_place = {place: Neighbour(*rest) for place, *rest in found}
         return by_place.get(pair.place - 1), by_place.get(pair.place + 1)
 
 
@@ -155,7 +160,7 @@ def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[Deck]:
     """
     judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
     with tables.connect() as connection:
-        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts)).to_arrow_table()
+        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, within=_WITHIN)).to_arrow_table()
         _check(pairs, tables.url)
         yield Deck(pairs, connection)
 
@@ -167,77 +172,3 @@ def _check(pairs: pa.Table, url: str) -> None:
         lost = pairs[name].filter(pc.is_null(pairs[text]))
         if len(lost):
             raise ArtifactError(f"the sample of {url} names {name} {lost[0].as_py()!r}, which the run no longer has")
-
-
-_FENCE = re.compile(r"\s*(```|~~~)")
-_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some characters of a text, and whether they are to be marked."""
-
-    text: str
-    marked: bool
-
-
-@dataclass(frozen=True)
-class TextBlock:
-    """Lines of a text; `fixed` ones are code or a table, whose characters stand below each other."""
-
-    fixed: bool
-    lines: list[list[Piece]]
-
-
-class Marker:
-    """Marks the terms of a query, stemmed as the run's BM25 stems them."""
-
-    def __init__(self, analyzer: Analyzer, query: str) -> None:
-        self._analyzer = analyzer
-        self._terms = frozenset(analyzer.tokenize(query))
-
-    def pieces(self, text: str) -> list[Piece]:
-        """The whole text in order, cut where marks begin and end."""
-        found, at = [], 0
-        for start, end in self._spans(text):
-            found += [Piece(text[at:start], False)] if start > at else []
-            found.append(Piece(text[start:end], True))
-            at = end
-        return found + ([Piece(text[at:], False)] if at < len(text) else [])
-
-    def blocks(self, text: str) -> list[TextBlock]:
-        """The text's lines: fenced or indented code and Markdown's tables apart from prose."""
-        blocks: list[TextBlock] = []
-        for fixed, line in _lines(text):
-            if not blocks or blocks[-1].fixed != fixed:
-                blocks.append(TextBlock(fixed, []))
-            blocks[-1].lines.append(self.pieces(line))
-        return blocks
-
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where terms of the query stand; overlapping pairs of characters are joined."""
-        begun: tuple[int, int] | None = None
-        for start, end in tokens(text):
-            if not self._terms.intersection(self._analyzer.tokenize(text[start:end])):
-                continue
-            if begun and start < begun[1]:
-                begun = begun[0], end
-                continue
-            if begun:
-                yield begun
-            begun = start, end
-        if begun:
-            yield begun
-
-
-def _lines(text: str) -> Iterator[tuple[bool, str]]:
-    """Each line, and whether it is fixed."""
-    fenced = before = False
-    blank = True
-    for line in text.split("\n"):
-        fence = _FENCE.match(line) is not None
-        indented = line.startswith(("    ", "\t")) and not _ITEM.match(line) and (blank or before)
-        fixed = fenced or fence or line.lstrip().startswith("|") or (indented and bool(line.strip()))
-        yield fixed, line
-        fenced ^= fence
-        before, blank = fixed, not line.strip()

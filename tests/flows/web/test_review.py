@@ -10,6 +10,7 @@ from playwright.sync_api import Page as Tab
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import Journal
 from darklode.pipeline.validate.review.scale import Scale
+from helpers.contrast import CONTRAST
 from helpers.review_run import PER_QUERY, Page, Values, review_run, served
 
 Visit = Callable[..., Tab]
@@ -356,22 +357,6 @@ def test_a_narrow_screen_scrolls_down_only_and_buttons_stay(page: Page, visit: V
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.goto(page.url)
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-CONTRAST = """(selector) => {
-    const rgb = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
-    const light = (text) => rgb(text).map((v) => v / 255)
-        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    const ground = (node) => {
-        const colour = getComputedStyle(node).backgroundColor;
-        return colour === "rgba(0, 0, 0, 0)" ? ground(node.parentElement) : colour;
-    };
-    return [...document.querySelectorAll(selector)].map((node) => {
-        const pair = [light(getComputedStyle(node).color), light(ground(node))].sort((a, b) => b - a);
-        return (pair[0] + 0.05) / (pair[1] + 0.05);
-    });
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -7,8 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.terms import Analyzer, tokens, words
-from darklode.pipeline.validate.review.deck import Marker, Neighbour, TextBlock
+from darklode.pipeline.validate.review.deck import Neighbour
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.review_run import TENANT, opened, put_sample, review_run
@@ -66,8 +65,19 @@ def test_pairs_come_by_position_and_a_query_s_together(run: Run) -> None:
 
 def test_neighbours_are_those_of_the_document(run: Run) -> None:
     with opened(review_run(run.store.url, 6)) as deck:
-        assert deck.around(2) == (None, Neighbour("Guide › Rotation", "Rotating keys, part 3: open Settings."))
-        assert deck.around(3) == (Neighbour("Guide › Rotation", "Rotating keys, part 2: open Settings."), None)
+        assert deck.around(2) == (None, Neighbour("Guide › Rotation", "Rotating keys, part 3: open Settings.", False))
+        assert deck.around(3) == (Neighbour("Guide › Rotation", "Rotating keys, part 2: open Settings.", False), None)
+
+
+def test_a_chunk_that_begins_within_code_is_known(run: Run) -> None:
+    whole = "Do this:\n```sh\nkey rotate\n```\nDone."
+    cut = whole.index("key")
+    review_run(run.store.url, 2, texts={0: whole[:cut], 1: whole[cut:]}, documents={0: whole}, starts={1: cut})
+    with opened(run) as deck:
+        assert [deck[row].fenced for row in (0, 1)] == [False, True]
+        after = deck.around(0)[1]
+        assert after is not None
+        assert after.fenced
 
 
 def test_neighbours_of_a_run_built_anew_are_no_others(run: Run) -> None:
@@ -104,53 +114,3 @@ def test_pairs_have_names_of_their_own(run: Run) -> None:
     with opened(review_run(run.store.url, 4)) as deck:
         pair = deck[0]
         assert replace(pair, tenant="x", query_id="q").name != replace(pair, tenant="", query_id="xq").name
-
-
-def marked(query: str, text: str) -> list[str]:
-    return [piece.text for piece in Marker(Analyzer(), query).pieces(text) if piece.marked]
-
-
-@pytest.mark.parametrize(
-    ("query", "text", "expected"),
-    [
-        ("rotate a key", "Rotating KEYS, and key_rotation.", ["Rotating", "KEYS", "key", "rotation"]),
-        ("where is it", "It is where it was", []),
-        ("価格の変更", "新しい価格です", ["価格"]),
-        ("reset", "ＲＥＳＥＴ it", ["ＲＥＳＥＴ"]),
-        ("<b>", "a <b> & b", ["b", "b"]),
-        ("", "nothing asked", []),
-        ("key", "", []),
-    ],
-)
-def test_terms_are_marked_as_they_are_searched_for(query: str, text: str, expected: list[str]) -> None:
-    assert marked(query, text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a", "key", "key a key", "keykey\n keys\tkey ", "新しい価格です key", "\u202ekey\x00"]
-)
-def test_nothing_of_the_text_is_lost(text: str) -> None:
-    marker = Marker(Analyzer(), "key 価格")
-    assert "".join(piece.text for piece in marker.pieces(text)) == text
-    lines = [line for block in marker.blocks(text) for line in block.lines]
-    assert "\n".join("".join(piece.text for piece in line) for line in lines) == text
-
-
-@pytest.mark.parametrize("text", ["How_do I reset?", "製品の価格 ไทย हिन्दी", "_", "naïve café’s"])
-def test_tokens_stand_where_words_are_found(text: str) -> None:
-    assert [text[start:end].lower() for start, end in tokens(text)] == words(text)
-
-
-def shape(blocks: list[TextBlock]) -> list[tuple[bool, int]]:
-    return [(block.fixed, len(block.lines)) for block in blocks]
-
-
-def test_code_and_tables_are_apart_from_prose() -> None:
-    marker = Marker(Analyzer(), "key")
-    assert shape(marker.blocks("Do this:\n```sh\nkey rotate\n```\nDone.")) == [(False, 1), (True, 3), (False, 1)]
-    assert shape(marker.blocks("| a | b |\n| - | - |\nend")) == [(True, 2), (False, 1)]
-    assert shape(marker.blocks("Run\n\n    key rotate\n    key show\n- one\n    - two")) == [
-        (False, 2),
-        (True, 2),
-        (False, 2),
-    ]

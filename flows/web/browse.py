@@ -1,0 +1,180 @@
+"""The pages on which a run is searched and looked at: its lists, a query, a document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from darklode.flows.web.guard import BODY_BYTES
+from darklode.flows.web.pages import Pages, Site
+from darklode.pipeline.base.errors import ArtifactError, InputError
+from darklode.pipeline.base.marking import Marker
+from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.browse.listing import PAGE, Asked, Found, Listing, choices, find
+from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, TRIPLETS, lists_of
+from darklode.pipeline.browse.near import Neighbours
+from darklode.pipeline.browse.overview import tallies
+from darklode.pipeline.browse.sheet import evidence, judged, query_of, reading_of
+
+NEAR = 8
+EXCERPT = 240
+VALUE_CHARACTERS = 2000
+"""Of a parameter: ids may be long, and nothing else is."""
+
+_PAGES = Pages("Browse", ("page.css", "browse/browse.css"), ("keys.js", "browse/browse.js"))
+_NO_MARKS = Marker.of_parts(())
+
+Given = Mapping[str, str]
+
+
+class Browser:
+    """What is shown of a run, as pages; several threads may ask for them.
+
+    Args:
+        catalogue: the run.
+        analyzer: of its BM25, for marks and near queries.
+    """
+
+    def __init__(self, catalogue: Catalogue, analyzer: Analyzer) -> None:
+        self._catalogue = catalogue
+        self._analyzer = analyzer
+        self._lists = lists_of(catalogue)
+        self._near = Neighbours(catalogue, analyzer)
+        self._choices = {key: list(choices(catalogue, listing)) for key, listing in self._lists.items()}
+        self._tallies = tallies(catalogue)
+
+    @property
+    def pages(self) -> dict[str, Callable[[Given], str]]:
+        """What makes each page, by its path below the token."""
+        own = {"": self._overview, "query": self._query, "triplet": self._triplet, "document": self._document}
+        return own | {key: self._listed(key) for key in self._lists}
+
+    def _overview(self, _given: Given) -> str:
+        """What the run holds."""
+        return self._render("overview", here="", tallies=self._tallies)
+
+    def _listed(self, key: str) -> Callable[[Given], str]:
+        """The pages of one of the lists."""
+        listing = self._lists[key]
+
+        def page(given: Given) -> str:
+            found = find(self._catalogue, listing, Asked.of(listing, given))
+            shown = self._list(listing, found, found.asked.parameters(listing))
+            return self._render("list", here=key, choices=self._choices[key], **shown)
+
+        return page
+
+    def _query(self, given: Given) -> str:
+        """All about a query.
+
+        Raises:
+            InputError: the run has no such query.
+        """
+        query = query_of(self._catalogue, given.get("tenant", ""), given.get("id", ""))
+        listing = OWN_TRIPLETS if self._catalogue.mined else CANDIDATES
+        found = find(self._catalogue, listing, Asked.of(listing, given), query["query"])
+        key = {"tenant": query["tenant"], "id": query["query_id"]}
+        shown = self._list(listing, found, key | found.asked.parameters(listing))
+        more = evidence(self._catalogue, query) if self._catalogue.mined else self._judged(query)
+        page = "searched" if self._catalogue.mined else "judged"
+        picks = list(choices(self._catalogue, listing))
+        return self._render(page, here="queries", query=query, own=key, choices=picks, **shown, **more)
+
+    def _triplet(self, given: Given) -> str:
+        """A triplet with all its negatives."""
+        found = find(self._catalogue, TRIPLET, Asked.of(TRIPLET, given))
+        if found.total != 1:
+            raise InputError("The run has no such triplet.")
+        return self._render("triplet", here="triplets", row=self._marked(found.rows[0], ()))
+
+    def _document(self, given: Given) -> str:
+        """A document, with the queries that it answers.
+
+        Raises:
+            InputError: the run has no such document.
+        """
+        tenant, doc_id = given.get("tenant", ""), given.get("id", "")
+        reading, answers = reading_of(self._catalogue, tenant, doc_id, given.get("chunk"))
+        parts = _NO_MARKS.cut((reading.before, reading.chunk, reading.after))
+        return self._render("document", here="", tenant=tenant, answers=answers, reading=reading, parts=parts)
+
+    def _judged(self, query: Row) -> dict[str, Any]:
+        """A benchmark query's near ones, and what was said of its candidates."""
+        own_triplets = find(self._catalogue, TRIPLETS, Asked.of(TRIPLETS, {}), query["query"]).total
+        near = self._near.near(query["query"], NEAR)
+        return {"near": near, "own_triplets": own_triplets, **judged(self._catalogue, query)}
+
+    def _list(self, listing: Listing, found: Found, address: Given) -> dict[str, Any]:
+        """A page of a list, its marks, and the addresses of the pages around it."""
+        asked = found.asked
+        rows = [self._marked(row, asked.words) for row in found.rows]
+        before = {**address, PAGE: str(asked.page - 1)} if asked.page > 1 else None
+        after = {**address, PAGE: str(asked.page + 1)} if asked.page < found.pages else None
+        words = " ".join(asked.words)
+        return {"listing": listing, "found": found, "rows": rows, "words": words, "before": before, "after": after}
+
+    def _marked(self, row: Row, words: Sequence[str]) -> dict[str, Any]:
+        """A row with its texts marked: by what was searched for, or by the terms of its query."""
+        query = row.get("query_text") or ""
+        marker = Marker.of_parts(words) if words else Marker.of_terms(self._analyzer, query)
+        found = marker if words else _NO_MARKS
+        pieces = {name: found.pieces(row[name]) for name in ("query_text", "text", "payload") if row.get(name)}
+        passages = [row, *(row.get("negatives") or [])] if "passage_id" in row else []
+        return {**row, "pieces": pieces, "passages": [_passage(one, marker) for one in passages]}
+
+    def _render(self, page: str, **values: Any) -> str:
+        shared = {"run": self._catalogue.name, "mined": self._catalogue.mined, "lists": self._lists.values()}
+        return _PAGES.render(f"browse/{page}.html", **shared, **values)
+
+
+def _passage(row: Row, marker: Marker) -> dict[str, Any]:
+    return {
+        **row,
+        "heading": marker.pieces(row.get("heading") or ""),
+        "title": marker.pieces(row["title"] or ""),
+        "excerpt": marker.excerpt(row["text"], EXCERPT),
+        "blocks": marker.blocks(row["text"], fenced=row["fenced"]) if len(row["text"]) > EXCERPT else None,
+    }
+
+
+_SAID = {
+    400: ("That cannot be asked", "The address cannot be understood."),
+    404: ("There is no such page", "Open the address that `darklode browse` printed, with everything in it."),
+    405: ("That cannot be asked", "These pages only show; nothing can be sent to them."),
+    413: ("That is too much", f"A request may take {BODY_BYTES:,} bytes."),
+    500: ("Something went wrong", "The terminal in which `darklode browse` runs says what."),
+}
+_SITE = Site(_PAGES, _SAID, lambda _request: "./", "To the run")
+
+
+def browse_app(browser: Browser, token: str, hosts: Sequence[str]) -> ASGIApp:
+    """The pages of a run; the rest is as for `Site.app`."""
+    routes = [Route(f"/{path}", _endpoint(page)) for path, page in browser.pages.items()]
+    return _SITE.app(routes, {InputError: _unknown, ArtifactError: _gone}, token, hosts)
+
+
+def _endpoint(page: Callable[[Given], str]) -> Callable[[Request], Any]:
+    async def endpoint(request: Request) -> Response:
+        given = {name: value[:VALUE_CHARACTERS] for name, value in request.query_params.items()}
+        if "" in given.values():  # as forms send what was left empty
+            said = urlencode({name: value for name, value in given.items() if value})
+            return RedirectResponse(f"{request.url.path.rpartition('/')[2] or './'}{'?' * bool(said)}{said}", 303)
+        return HTMLResponse(await run_in_threadpool(page, given))
+
+    return endpoint
+
+
+async def _unknown(request: Request, error: Exception) -> HTMLResponse:
+    return _SITE.failed(request, 410, str(error))
+
+
+async def _gone(request: Request, error: Exception) -> HTMLResponse:
+    return _SITE.failed(request, 410, str(error))

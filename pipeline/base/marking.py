@@ -1,0 +1,136 @@
+"""A text as a page shows it: its lines, code and tables apart from prose, with the words marked that matter."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Self
+
+from darklode.pipeline.base.terms import Analyzer, tokens, words
+
+FENCES = r"len(regexp_extract_all({text}, '(?m)^[ \t]*(?:```|~~~)'))"
+"""SQL: lines of a text that begin or end fenced code, as `Marker.blocks` reads it; after an odd number follows code."""
+
+_FENCES = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*(```|~~~)")
+_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some characters of a text, and whether they are to be marked."""
+
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Lines of a text; `fixed` ones are code or a table, whose characters stand below each other."""
+
+    fixed: bool
+    lines: list[list[Piece]]
+
+
+class Marker:
+    """Marks words of a text.
+
+    Args:
+        matches: whether a word is to be marked, asked once for each.
+    """
+
+    def __init__(self, matches: Callable[[str], bool]) -> None:
+        self._matches = cache(matches)
+
+    @classmethod
+    def of_terms(cls, analyzer: Analyzer, query: str) -> Self:
+        """Marks the terms of a query, stemmed as the run's BM25 stems them."""
+        terms = frozenset(analyzer.tokenize(query))
+        return cls(lambda word: not terms.isdisjoint(analyzer.tokenize(word)))
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[str]) -> Self:
+        """Marks the words that hold one of these parts of words, whatever their case and accents."""
+        wanted = [one for part in parts for one in words(folded(part))]
+        return cls(lambda word: any(part in folded(word) for part in wanted))
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The whole text in order, cut where marks begin and end."""
+        found, at = [], 0
+        for start, end in self._spans(text):
+            found += [Piece(text[at:start], False)] if start > at else []
+            found.append(Piece(text[start:end], True))
+            at = end
+        return found + ([Piece(text[at:], False)] if at < len(text) else [])
+
+    def blocks(self, text: str, *, fenced: bool = False) -> list[TextBlock]:
+        """The text's lines: fenced or indented code and Markdown's tables apart from prose.
+
+        Args:
+            text: of a document, or a piece cut out of one.
+            fenced: it begins within fenced code.
+        """
+        blocks: list[TextBlock] = []
+        for fixed, line in _lines(text, fenced):
+            if not blocks or blocks[-1].fixed != fixed:
+                blocks.append(TextBlock(fixed, []))
+            blocks[-1].lines.append(self.pieces(line))
+        return blocks
+
+    def cut(self, parts: Sequence[str]) -> list[list[TextBlock]]:
+        """The blocks of each piece of a text that was cut, none where a piece is empty."""
+        before = accumulate((len(_FENCES.findall(part)) for part in parts), initial=0)
+        ends = [part.strip("\n") for part in parts]
+        return [
+            self.blocks(end, fenced=fences % 2 == 1) if end else [] for end, fences in zip(ends, before, strict=False)
+        ]
+
+    def excerpt(self, text: str, characters: int) -> list[Piece]:
+        """About so many characters of the text, on one line, around the first mark."""
+        line = " ".join(text.split())
+        if len(line) <= characters:
+            return self.pieces(line)
+        start = next(self._spans(line), (0, 0))[0]
+        begin = min(max(0, start - characters // 4), len(line) - characters)
+        begin = line.rfind(" ", 0, begin + 1) + 1 if begin else 0
+        end = line.rfind(" ", begin + characters // 2, begin + characters)
+        end = end if end > 0 else begin + characters
+        cut = line[begin:end]
+        return self.pieces(("… " if begin else "") + cut + (" …" if end < len(line) else ""))
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where they stand; overlapping pairs of characters are joined."""
+        begun: tuple[int, int] | None = None
+        for start, end in tokens(text):
+            if not self._matches(text[start:end]):
+                continue
+            if begun and start < begun[1]:
+                begun = begun[0], end
+                continue
+            if begun:
+                yield begun
+            begun = start, end
+        if begun:
+            yield begun
+
+
+def folded(text: str) -> str:
+    """A text without case and accents."""
+    parts = unicodedata.normalize("NFKD", text.lower())
+    return "".join(char for char in parts if not unicodedata.combining(char))
+
+
+def _lines(text: str, fenced: bool) -> Iterator[tuple[bool, str]]:
+    """Each line, and whether it is fixed."""
+    before, blank = fenced, True
+    for line in text.split("\n"):
+        fence = _FENCE.match(line) is not None
+        indented = line.startswith(("    ", "\t")) and not _ITEM.match(line) and (blank or before)
+        fixed = fenced or fence or line.lstrip().startswith("|") or (indented and bool(line.strip()))
+        yield fixed, line
+        fenced ^= fence
+        before, blank = fixed, not line.strip()

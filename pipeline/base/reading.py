@@ -1,0 +1,52 @@
+"""A whole document as a page shows it, with the chunk that one came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+DOCUMENT = """
+    SELECT d.doc_id, d.title, d.url, d.source, d.text, c."start", c."end"
+    FROM documents d LEFT JOIN chunks c ON c.tenant = d.tenant AND c.doc_id = d.doc_id AND c.chunk_id = $chunk_id
+    WHERE d.tenant = $tenant AND d.doc_id = $doc_id
+"""
+"""SQL of a document and the place of one of its chunks, as `Reading.of` takes them."""
+
+CHARACTERS = 100_000
+"""Most characters that are shown before the chunk, and after it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A document to read.
+
+    Attributes:
+        before, chunk, after: its text; `chunk` is empty where none was asked for or found.
+        cut: what is left out at the beginning and at the end, in characters.
+    """
+
+    doc_id: str
+    title: str | None
+    url: str | None
+    source: str
+    before: str
+    chunk: str
+    after: str
+    cut: tuple[int, int]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of `DOCUMENT`."""
+        text, start, end = row["text"], row["start"] or 0, row["end"] or 0
+        first, last = max(0, start - CHARACTERS), min(len(text), end + CHARACTERS)
+        return cls(
+            row["doc_id"],
+            row["title"],
+            row["url"],
+            row["source"],
+            text[first:start],
+            text[start:end],
+            text[end:last],
+            (first, len(text) - last),
+        )

@@ -1,0 +1,190 @@
+"""A list to search, filter and turn the pages of: what may be asked of it, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.browse.built import FOLD
+from darklode.pipeline.browse.catalogue import Catalogue, Row
+
+PAGE_ROWS = 25
+MOST_PAGES = 400
+"""Pages that can be turned to: who wants what comes later narrows the search."""
+
+MOST_WORDS, WORD_CHARACTERS = 8, 100
+WORDS, ORDER, PAGE = "q", "order", "page"
+"""Names of parameters in an address; every filter is one more."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One thing to filter by.
+
+    Attributes:
+        name: of the parameter in the address.
+        label: what people read.
+        condition: SQL that names the value by `$` and this name.
+        options: SQL of the values that people may choose, in one column; "" for a share from 0 to 1.
+    """
+
+    name: str
+    label: str
+    condition: str
+    options: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A kind of list.
+
+    Attributes:
+        key: the page's path.
+        title: what is listed.
+        about: one sentence on it.
+        rows: SQL behind FROM, whose columns the conditions and orders name.
+        found: SQL of one word of a search, named {word}.
+        shown: SQL of what a page shows; `chosen` is the page's rows, its `place` their order.
+        orders: SQL to order by, by its name for people; the first is the usual one.
+        filters: what to filter by.
+    """
+
+    key: str
+    title: str
+    about: str
+    rows: str
+    found: str
+    shown: str
+    orders: Mapping[str, str]
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an address asks of a list; what it does not know or cannot read is left out.
+
+    Attributes:
+        words: parts of words, all of which a row holds.
+        chosen: value by filter.
+        order: one of the listing's.
+        page: from 1.
+    """
+
+    words: tuple[str, ...]
+    chosen: Mapping[str, str | float]
+    order: str
+    page: int
+
+    @classmethod
+    def of(cls, listing: Listing, given: Mapping[str, str]) -> Asked:
+        """Read an address's parameters."""
+        words = tuple(word[:WORD_CHARACTERS] for word in given.get(WORDS, "").split()[:MOST_WORDS])
+        chosen = {one.name: _value(one, given.get(one.name, "")) for one in listing.filters}
+        order = given.get(ORDER, "")
+        number = given.get(PAGE, "")
+        page = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 1
+        return cls(
+            words,
+            {name: value for name, value in chosen.items() if value is not None},
+            order if order in listing.orders else next(iter(listing.orders)),
+            min(max(page, 1), MOST_PAGES),
+        )
+
+    def parameters(self, listing: Listing, **changed: object) -> dict[str, str]:
+        """The same as an address says it, without what goes without saying."""
+        first = next(iter(listing.orders))
+        said = {WORDS: " ".join(self.words), **{name: _said(value) for name, value in self.chosen.items()}}
+        said |= {ORDER: "" if self.order == first else self.order, PAGE: "" if self.page == 1 else str(self.page)}
+        return {name: value for name, value in (said | {k: str(v) for k, v in changed.items()}).items() if value}
+
+
+def _value(one: Filter, given: str) -> str | float | None:
+    if one.options or not given:
+        return given or None
+    try:
+        share = float(given)
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
+
+
+def _said(value: str | float) -> str:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class Found:
+    """A page of a list.
+
+    Attributes:
+        asked: what was asked for; `page` is at most `pages`.
+        total: rows that fit.
+        pages: pages that there are to turn to, at least 1.
+        rows: those of the page.
+    """
+
+    asked: Asked
+    total: int
+    pages: int
+    rows: Sequence[Row]
+
+    @cached_property
+    def first(self) -> int:
+        """Number of the page's first row among all, from 1."""
+        return (self.asked.page - 1) * PAGE_ROWS + 1
+
+    @property
+    def cut(self) -> bool:
+        """Whether there are rows past the last page."""
+        return self.total > MOST_PAGES * PAGE_ROWS
+
+
+def find(catalogue: Catalogue, listing: Listing, asked: Asked, query: int | None = None) -> Found:
+    """The page that an address asks for.
+
+    Args:
+        catalogue: the run.
+        listing: which of its lists.
+        asked: what of it.
+        query: number of a query whose rows alone are meant.
+    """
+    conditions, given = _conditions(listing, asked)
+    where = f"FROM {listing.rows} WHERE {conditions}"
+    if query is not None:
+        where += " AND x.query = $of_query"
+        given["of_query"] = query
+    total = catalogue.rows(f"SELECT count(*) AS n {where}", **given)[0]["n"]
+    pages = min(max(1, -(-total // PAGE_ROWS)), MOST_PAGES)
+    asked = replace(asked, page=min(asked.page, pages))
+    begin = (asked.page - 1) * PAGE_ROWS
+    order = listing.orders[asked.order]
+    page = catalogue.table(f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", **given)
+    places = pa.array(range(page.num_rows), pa.int32())
+    rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", places)}).to_pylist()
+    return Found(asked, total, pages, rows)
+
+
+def _conditions(listing: Listing, asked: Asked) -> tuple[str, dict[str, Any]]:
+    """SQL of what a row has to fulfil, and the values that it names."""
+    conditions, given = ["true"], dict[str, Any]()
+    for number, word in enumerate(asked.words):
+        name = f"word_{number}"
+        given[name] = word
+        conditions.append(listing.found.format(word=FOLD.format(f"${name}")))
+    for one in listing.filters:
+        if one.name in asked.chosen:
+            given[one.name] = asked.chosen[one.name]
+            conditions.append(one.condition)
+    return " AND ".join(f"({one})" for one in conditions), given
+
+
+def choices(catalogue: Catalogue, listing: Listing) -> Iterator[tuple[Filter, list[Any] | None]]:
+    """The filters with the values to choose from, where there is more than one; None for a share."""
+    for one in listing.filters:
+        values = catalogue.column(one.options) if one.options else None
+        if values is None or len(values) > 1:
+            yield one, values

@@ -1,0 +1,208 @@
+"""The lists of a run: queries, pairs, triplets, rejects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from darklode.pipeline.browse.catalogue import Catalogue
+from darklode.pipeline.browse.listing import Filter, Listing
+
+_OUTCOMES = "SELECT * FROM (VALUES ('relevant'), ('not relevant'), ('unreadable'), ('unjudged'))"
+_QUERY_HOLDS = "{query} IN (SELECT query FROM all_queries WHERE contains(folded, {{word}}))"
+_PASSAGE_HOLDS = "{passage} IN (SELECT passage FROM all_passages WHERE contains(folded, {{word}}))"
+_HOLDS = f"{_QUERY_HOLDS.format(query='x.query')} OR {_PASSAGE_HOLDS.format(passage='x.passage')}"
+
+
+def _distinct(column: str, table: str) -> str:
+    return f"SELECT DISTINCT {column} AS value FROM {table} WHERE {column} IS NOT NULL ORDER BY value"
+
+
+_TENANT = Filter("tenant", "tenant", "q.tenant = $tenant", _distinct("tenant", "all_queries"))
+_SPLIT = Filter("split", "split", "q.split = $split", _distinct("split", "all_queries"))
+_PROBABILITY = (
+    Filter("least", "probability from", "x.probability >= $least"),
+    Filter("most", "to", "x.probability <= $most"),
+)
+_CHOSEN = "chosen.* EXCLUDE (text, folded), chosen.text AS query_text"
+_PASSAGE = "p.passage_id, p.doc_id, p.title, p.heading, p.text, p.url, p.fenced"
+_NEGATIVE = """
+    {'passage_id': p.passage_id, 'doc_id': p.doc_id, 'title': p.title, 'heading': p.heading, 'text': p.text,
+     'url': p.url, 'fenced': p.fenced}
+"""
+
+QUERIES = Listing(
+    "queries",
+    "Queries",
+    "The queries that were kept, with what was found for each.",
+    "all_queries q LEFT JOIN counts x USING (query)",
+    "contains(q.folded, {word})",
+    "SELECT * EXCLUDE (folded) FROM chosen ORDER BY place",
+    {
+        "by id": "q.query",
+        "by text": "q.folded, q.query",
+        "most relevant": "x.relevant DESC NULLS LAST, q.query",
+        "fewest relevant": "x.relevant, q.query",
+    },
+    (
+        _TENANT,
+        _SPLIT,
+        Filter("language", "language", "q.language = $language", _distinct("language", "all_queries")),
+        Filter(
+            "answered",
+            "answers",
+            "CASE $answered WHEN 'some' THEN x.relevant > 0 WHEN 'none' THEN coalesce(x.relevant, 0) = 0 END",
+            "SELECT * FROM (VALUES ('some'), ('none'))",
+        ),
+    ),
+)
+
+LOG_QUERIES = replace(
+    QUERIES,
+    about="The distinct queries of the log, with what people did and what became of it.",
+    orders={
+        "by id": "q.query",
+        "by text": "q.folded, q.query",
+        "most clicked": "x.clicks DESC, q.query",
+        "most triplets": "x.triplets DESC, q.query",
+        "newest first": "q.date DESC, q.query",
+    },
+    filters=(
+        _TENANT,
+        _SPLIT,
+        Filter(
+            "evidence",
+            "evidence",
+            "CASE $evidence WHEN 'clicked' THEN x.clicks > 0 WHEN 'never clicked' THEN x.clicks = 0 "
+            "WHEN 'without a triplet' THEN x.triplets = 0 END",
+            "SELECT * FROM (VALUES ('clicked'), ('never clicked'), ('without a triplet'))",
+        ),
+    ),
+)
+
+PAIRS = Listing(
+    "pairs",
+    "Pairs",
+    "Queries with the candidates that were pooled for them, and what was said of each.",
+    "pairs x JOIN all_queries q USING (query)",
+    _HOLDS,
+    f"""
+        SELECT {_CHOSEN}, {_PASSAGE}, f.retrievers
+        FROM chosen JOIN all_passages p USING (passage) JOIN finders f USING (found_by) ORDER BY place
+    """,
+    {
+        "by query": "x.query, x.fused_score DESC, x.passage",
+        "likeliest first": "x.probability DESC NULLS LAST, x.query, x.passage",
+        "least likely first": "x.probability, x.query, x.passage",
+        "nearest to one half": "abs(x.probability - 0.5), x.query, x.passage",
+    },
+    (
+        _TENANT,
+        _SPLIT,
+        Filter("outcome", "the judge says", "x.outcome = $outcome", _OUTCOMES),
+        Filter(
+            "people",
+            "people say",
+            "CASE $people WHEN 'against the judge' THEN x.people IN ('relevant', 'not relevant') "
+            "AND x.people <> x.outcome ELSE x.people = $people END",
+            f"{_distinct('people', 'pairs').removesuffix('ORDER BY value')} "
+            "UNION ALL SELECT 'against the judge' WHERE EXISTS (FROM said) ORDER BY value",
+        ),
+        Filter(
+            "retriever",
+            "found by",
+            "x.found_by IN (SELECT found_by FROM finders WHERE list_contains(retrievers, $retriever))",
+            "SELECT DISTINCT unnest(retrievers) AS value FROM finders ORDER BY value",
+        ),
+        Filter(
+            "alone",
+            "found by none but",
+            "x.found_by IN (SELECT found_by FROM finders WHERE retrievers = [$alone])",
+            "SELECT retrievers[1] AS value FROM finders WHERE len(retrievers) = 1 ORDER BY value",
+        ),
+        *_PROBABILITY,
+    ),
+)
+
+CANDIDATES = replace(
+    PAIRS,
+    orders={"by fused rank": PAIRS.orders["by query"], **{k: v for k, v in PAIRS.orders.items() if k != "by query"}},
+    filters=tuple(one for one in PAIRS.filters if one not in (_TENANT, _SPLIT)),
+)
+"""The pairs of one query."""
+
+NEGATIVES = 3
+"""Negatives that a list shows of a triplet."""
+
+_TRIPLET = f"""
+    WITH unfolded AS (
+        SELECT triplet, unnest(negatives{{first}}) AS passage, generate_subscripts(negatives{{first}}, 1) AS number
+        FROM chosen
+    ), read AS (
+        SELECT triplet, list({_NEGATIVE.replace("{", "{{").replace("}", "}}")} ORDER BY number) AS negatives
+        FROM unfolded JOIN all_passages p USING (passage) GROUP BY triplet
+    )
+    SELECT {_CHOSEN.replace("text,", "text, negatives,")}, len(chosen.negatives) AS all_negatives,
+           coalesce(r.negatives, []) AS negatives, {_PASSAGE}, v.text AS via_text, v.query_id AS via_query_id
+    FROM chosen JOIN all_passages p USING (passage) LEFT JOIN read r USING (triplet)
+    LEFT JOIN all_queries v ON v.query = chosen.via ORDER BY place
+"""
+
+TRIPLETS = Listing(
+    "triplets",
+    "Triplets",
+    "A query, a text that answers it, and texts that look alike and do not: what a retriever is trained on.",
+    "all_triplets x JOIN all_queries q USING (query)",
+    _HOLDS,
+    _TRIPLET.format(first=f"[:{NEGATIVES}]"),
+    {
+        "by query": "x.triplet",
+        "likeliest first": "x.probability DESC NULLS LAST, x.triplet",
+        "least likely first": "x.probability, x.triplet",
+        "newest first": "x.date DESC NULLS LAST, x.triplet",
+    },
+    (
+        _TENANT,
+        Filter("split", "split", "x.split = $split", _distinct("split", "all_triplets")),
+        Filter("source", "source", "x.source = $source", _distinct("source", "all_triplets")),
+        Filter("tier", "tier", "x.tier = $tier", _distinct("tier", "all_triplets")),
+        Filter("outcome", "the judge says", "x.outcome = $outcome", _distinct("outcome", "all_triplets")),
+        *_PROBABILITY,
+    ),
+)
+
+TRIPLET = replace(
+    TRIPLETS,
+    key="triplet",
+    shown=_TRIPLET.format(first=""),
+    filters=(_TENANT, Filter("id", "id", "x.triplet_id = $id", "SELECT DISTINCT triplet_id FROM all_triplets")),
+)
+"""One triplet with all its negatives."""
+
+OWN_TRIPLETS = replace(TRIPLETS, filters=())
+"""The triplets of one query."""
+
+REJECTS = Listing(
+    "rejects",
+    "Rejects",
+    "Rows that a stage dropped or could not read, with the reason.",
+    "all_rejects x",
+    "contains(x.folded, {word})",
+    """
+        SELECT chosen.* EXCLUDE (folded), q.text AS represented_text
+        FROM chosen LEFT JOIN all_queries q ON q.tenant = chosen.tenant AND q.query_id = chosen.represented_by
+        ORDER BY place
+    """,
+    {"by stage": "x.n"},
+    (
+        Filter("stage", "stage", "x.stage = $stage", _distinct("stage", "all_rejects")),
+        Filter("reason", "reason", "x.reason = $reason", _distinct("reason", "all_rejects")),
+        Filter("tenant", "tenant", "x.tenant = $tenant", _distinct("tenant", "all_rejects")),
+        Filter("of", "table", 'x."table" = $of', _distinct('"table"', "all_rejects")),
+    ),
+)
+
+
+def lists_of(catalogue: Catalogue) -> dict[str, Listing]:
+    """The lists of a run by their paths, in the order of its data."""
+    shown = (LOG_QUERIES, TRIPLETS, REJECTS) if catalogue.mined else (QUERIES, PAIRS, TRIPLETS, REJECTS)
+    return {one.key: one for one in shown}

@@ -1,0 +1,54 @@
+"""What a run holds, counted: each count leads to the list of what was counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from darklode.pipeline.browse.catalogue import Catalogue, Row
+
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Rows of a list, counted by one or two of its filters.
+
+    Attributes:
+        key: the list's path.
+        title: what is counted.
+        by: the filters.
+        rows: a value for each filter, and `n`.
+    """
+
+    key: str
+    title: str
+    by: tuple[str, ...]
+    rows: list[Row]
+
+
+_TALLIES = (
+    ("queries", "Queries by tenant and split", ("tenant", "split"), "all_queries"),
+    ("pairs", "Pairs by what the judge says", ("outcome",), "pairs"),
+    ("triplets", "Triplets by split and source", ("split", "source"), "all_triplets"),
+    ("rejects", "Rejects by stage and reason", ("stage", "reason"), "all_rejects"),
+)
+
+
+def tallies(catalogue: Catalogue) -> list[Tally]:
+    """The counts of a run's lists, in data order."""
+    found = []
+    for key, title, by, table in _TALLIES:
+        if key == "pairs" and catalogue.mined:
+            continue
+        names = ", ".join(by)
+        order = f"{by[0]}, n DESC, {names}" if key == "rejects" else names
+        sql = f"SELECT {names}, count(*) AS n FROM {table} GROUP BY {names} ORDER BY {order} LIMIT {SHOWN}"
+        found.append(Tally(key, title, by, catalogue.rows(sql)))
+    return found
+
+
+def sizes(catalogue: Catalogue) -> dict[str, int]:
+    """Rows of each list, by its path."""
+    tables = {"queries": "all_queries", "pairs": "pairs", "triplets": "all_triplets", "rejects": "all_rejects"}
+    shown = {key: table for key, table in tables.items() if key != "pairs" or not catalogue.mined}
+    return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, table in shown.items()}

@@ -1,0 +1,80 @@
+"""Texts as a page shows them: words that are marked, and code apart from prose, also where it was cut."""
+
+import duckdb
+import pytest
+
+from darklode.pipeline.base.marking import FENCES, Marker, TextBlock, folded
+from darklode.pipeline.base.terms import Analyzer, tokens, words
+
+
+def marked(query: str, text: str) -> list[str]:
+    return [piece.text for piece in Marker.of_terms(Analyzer(), query).pieces(text) if piece.marked]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("rotate a key", "Rotating KEYS, and key_rotation.", ["Rotating", "KEYS", "key", "rotation"]),
+        ("where is it", "It is where it was", []),
+        ("価格の変更", "新しい価格です", ["価格"]),
+        ("reset", "ＲＥＳＥＴ it", ["ＲＥＳＥＴ"]),
+        ("<b>", "a <b> & b", ["b", "b"]),
+        ("", "nothing asked", []),
+        ("key", "", []),
+    ],
+)
+def test_terms_are_marked_as_they_are_searched_for(query: str, text: str, expected: list[str]) -> None:
+    assert marked(query, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "key", "key a key", "keykey\n keys\tkey ", "新しい価格です key", "\u202ekey\x00"]
+)
+def test_nothing_of_the_text_is_lost(text: str) -> None:
+    marker = Marker.of_terms(Analyzer(), "key 価格")
+    assert "".join(piece.text for piece in marker.pieces(text)) == text
+    lines = [line for block in marker.blocks(text) for line in block.lines]
+    assert "\n".join("".join(piece.text for piece in line) for line in lines) == text
+
+
+@pytest.mark.parametrize("text", ["How_do I reset?", "製品の価格 ไทย हिन्दी", "_", "naïve café’s"])
+def test_tokens_stand_where_words_are_found(text: str) -> None:
+    assert [text[start:end].lower() for start, end in tokens(text)] == words(text)
+
+
+def shape(blocks: list[TextBlock]) -> list[tuple[bool, int]]:
+    return [(block.fixed, len(block.lines)) for block in blocks]
+
+
+def test_code_and_tables_are_apart_from_prose() -> None:
+    marker = Marker.of_terms(Analyzer(), "key")
+    assert shape(marker.blocks("Do this:\n```sh\nkey rotate\n```\nDone.")) == [(False, 1), (True, 3), (False, 1)]
+    assert shape(marker.blocks("| a | b |\n| - | - |\nend")) == [(True, 2), (False, 1)]
+    assert shape(marker.blocks("Run\n\n    key rotate\n    key show\n- one\n    - two")) == [
+        (False, 2),
+        (True, 2),
+        (False, 2),
+    ]
+
+
+FENCED = "Do this:\n```sh\nkey rotate\nkey show\n```\nDone."
+
+
+@pytest.mark.parametrize("cut", range(len(FENCED)))
+def test_code_that_was_cut_is_still_code(cut: int) -> None:
+    """Each line of the second piece is as fixed as in the whole text, wherever a line begins it."""
+    if cut and FENCED[cut - 1] != "\n":
+        return
+    fences = FENCES.format(text="$before")
+    fenced = duckdb.sql(f"SELECT {fences} % 2 = 1", params={"before": FENCED[:cut]}).fetchall()[0][0]
+    marker = Marker.of_parts(["key"])
+    whole = [block.fixed for block in marker.blocks(FENCED) for _ in block.lines]
+    piece = [block.fixed for block in marker.blocks(FENCED[cut:], fenced=fenced) for _ in block.lines]
+    assert piece == whole[len(whole) - len(piece) :]
+
+
+def test_parts_of_words_are_marked_whatever_their_case_and_accents() -> None:
+    marker = Marker.of_parts(["résu", "KEY-r"])
+    found = [piece.text for piece in marker.pieces("Resume, RÉSUMÉ: a monkey's key ring") if piece.marked]
+    assert found == ["Resume", "RÉSUMÉ", "monkey", "key", "ring"]
+    assert folded("Ünïcode") == "unicode"
