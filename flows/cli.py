@@ -20,8 +20,8 @@ from darklode.flows.console import console, errors, printable
 from darklode.pipeline.base.errors import DarklodeError
 
 COMMANDS = (
-    "init build mine deploy evaluate report browse review validate diff audit status query export pool doctor cache "
-    "judge"
+    "init build mine deploy evaluate report browse review validate diff audit status verify query export pool doctor "
+    "cache judge"
 ).split()
 """Files of `flows/commands`, in the order of the help."""
 

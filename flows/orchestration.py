@@ -32,8 +32,10 @@ from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import mine_logs as mine
 from darklode.flows import validate_benchmark as validate
 from darklode.flows.executor import Exhibit, Progress, execute, executing, executor, reported
+from darklode.flows.left_running import watched
 from darklode.flows.reporting import reporter, summary
 from darklode.pipeline.base.artifacts import Manifest, Run, Step
+from darklode.pipeline.base.errors import DarklodeError
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
 
@@ -52,6 +54,11 @@ class Tasks:
 
     def __init__(self, *, artifacts: bool = True) -> None:
         self._artifacts = artifacts
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the server is there when the command has ended."""
+        return self._artifacts
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """See `Executor`. Units that were finished are not repeated by a new try."""
@@ -88,7 +95,7 @@ def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
 def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether what made a task fail may be over soon, and if so, say it. Our own errors and mistakes never pass."""
     error = state.data
-    if not isinstance(error, OSError) or isinstance(error, LASTING):
+    if not isinstance(error, OSError) or isinstance(error, (*LASTING, DarklodeError)):
         return False
     reporter().say(f"{named.name}: {error}; it is tried again in a moment")
     return True
@@ -141,7 +148,8 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
     @wraps(body)
     def managed(*args: P.args, **kwargs: P.kwargs) -> State[None]:
         outer = executor()
-        with executing(outer if isinstance(outer, Tasks) else Tasks()):
+        tasks = outer if isinstance(outer, Tasks) else Tasks()
+        with executing(tasks), watched(tasks.lasting):
             return Completed(message=body(*args, **kwargs))
 
     managed.__module__ = __name__  # where deployments find it: what it wraps is no flow

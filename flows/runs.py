@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.sealed import KEY as SEAL
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError
 
 if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
@@ -136,9 +138,24 @@ def noted(run: Run) -> dict[str, Any]:
         found = json.loads(run.store.read(INPUTS) or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return {name: value for name, value in found.items() if name != SEAL} if isinstance(found, dict) else {}
+
+
+def whole(run: Run) -> None:
+    """Make sure that what is noted of a run's making is what was written, and that its settings are some.
+
+    Raises:
+        ArtifactError: it is not.
+    """
+    for name, read in ((INPUTS, unseal), (SETTINGS, yaml.safe_load)):
+        try:
+            read(run.store.read(name) or b"{}")
+        except (ValueError, yaml.YAMLError) as error:
+            said = " ".join(str(error).split())
+            message = f"{run.store.path(name)} is damaged ({said})"
+            raise ArtifactError(f"{message}; run the command that made the run again") from error
 
 
 def note(run: Run, facts: Mapping[str, Any]) -> None:
     """Note something more of a run's making."""
-    run.store.write(INPUTS, json.dumps({**noted(run), **facts}, indent=1).encode())
+    run.store.write(INPUTS, seal({**noted(run), **facts}))

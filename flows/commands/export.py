@@ -22,7 +22,10 @@ def export(
         Path | None,
         typer.Option(metavar="FOLDER", help="Another one, for the labels of the test split: --to is without them."),
     ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Only this tenant's rows; else all tenants go into one folder.")
+    ] = None,
 ) -> None:
     """Write a run in a format that evaluators and trainers read."""
-    for path in formats.export(existing(run), form, to, withhold_test):
+    for path in formats.export(existing(run), form, to, withhold_test, tenant):
         console.print(printable(str(path)), soft_wrap=True)

@@ -7,11 +7,11 @@ import typer
 
 from darklode.flows import runs
 from darklode.flows.commands.options import RunArgument, application
-from darklode.flows.console import show, show_rows
+from darklode.flows.console import console, printable, show, show_rows
 from darklode.flows.jobs import steps_of
 from darklode.flows.reporting import summary
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.report import statistics
 
 app = application()
@@ -35,7 +35,14 @@ def status(
 def _show_days(run: Run) -> None:
     """Show the days of a log that are not just admitted."""
     # no other table is opened: status is for runs of which something is gone, too
-    if "log_days" in run.parts() and (days := statistics.days(run.tables("log_days"))).num_rows:
+    if "log_days" not in run.parts():
+        return
+    try:
+        days = statistics.days(run.tables("log_days"))
+    except ArtifactError as error:
+        console.print(printable(str(error)), soft_wrap=True)
+        return
+    if days.num_rows:
         show(days, "Days held, discarded, accepted or missing")
 
 
@@ -55,7 +62,7 @@ def outlook(run: Run) -> list[dict[str, Any]]:
 def _row(run: Run, step: Step) -> dict[str, Any]:
     try:
         state = step.plan(run).reason or "stands"
-    except InputError as error:
+    except DarklodeError as error:
         state = str(error)
     manifest = run.manifest(step.stage)
     result, seconds = (summary(manifest), manifest.seconds) if manifest else (None, None)

@@ -4,7 +4,8 @@ DarklodeError
 ├── SettingsError        an unknown key, a value out of bounds
 ├── InputError           a path, file or column that cannot be read at all
 │   └── TooManyRejects   so many bad rows that the mapping must be wrong
-├── ArtifactError        a run folder that is locked, incomplete or not a run
+├── ArtifactError        a run folder that is locked, incomplete, damaged or not a run
+│   └── NotWritable      a file that cannot be written, now or when it is tried again
 ├── NotPublishable       a benchmark whose judge agrees too little with people
 ├── HeldBack             days of a search log that wait for somebody's decision
 ├── MissingPart          a package, server or key that a setting asks for
@@ -36,6 +37,10 @@ class TooManyRejects(InputError):
 
 class ArtifactError(DarklodeError):
     """A run folder that is locked, incomplete, damaged or not a run."""
+
+
+class NotWritable(ArtifactError, OSError):
+    """A file that cannot be written until somebody makes room, or gives leave."""
 
 
 class NotPublishable(DarklodeError):

@@ -15,6 +15,7 @@ import duckdb
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.artifacts.tables import named
 from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.views import literal
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writing import require
 from darklode.schemas.kinds import Group, UnknownKind
@@ -22,6 +23,9 @@ from darklode.schemas.kinds import Group, UnknownKind
 EXPORTS = Group("exports", "darklode.pipeline.export.kinds", separator="-")
 
 _HIDDEN = ("qrels", "rankings")  # rankings too: they name what was pooled, and every positive is of the pool
+
+NAMED = 5
+"""Tenants that an error lists."""
 
 _TEST = """
     CREATE OR REPLACE VIEW test_queries AS SELECT tenant, query_id FROM queries_by_split WHERE split = 'test'
@@ -47,7 +51,7 @@ def format_of(name: str) -> Format:
     return found
 
 
-def export(run: Run, format: str, to: Path, withhold_test: Path | None = None) -> list[Path]:
+def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, tenant: str | None = None) -> list[Path]:
     """Write a run's labels in another tool's format: all files or none.
 
     Args:
@@ -56,21 +60,22 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None) -
         to: a folder that is empty or does not exist.
         withhold_test: another such folder, for the same format with the labels and rankings of the test split alone;
             `to` then has all but these. Neither may lie in the other.
+        tenant: whose rows alone; None: those of all, with ids that name the tenant where there are several.
 
     Returns:
         The files written, sorted.
 
     Raises:
-        ExportError: the format is unknown, a folder is not empty or cannot be made, the run lacks a table, nothing
-            in it is relevant, or the format has no labels of the test split to withhold.
+        ExportError: the format or the tenant is unknown, a folder is not empty or cannot be made, the run lacks a
+            table, nothing in it is relevant, or the format has no labels of the test split to withhold.
     """
     kind = format_of(format)
-    tables, to = _open(run, format, kind), to.expanduser().resolve()
+    tables, to = _open(run, format, kind, tenant), to.expanduser().resolve()
     if withhold_test is None:
         with _built(kind, tables, to) as built:
             built.replace(to)
         return _files(to)
-    public, withheld = _public_and_withheld(run, format, kind)
+    public, withheld = _public_and_withheld(run, format, kind, tenant)
     kept = withhold_test.expanduser().resolve()
     if to.is_relative_to(kept) or kept.is_relative_to(to):
         raise ExportError(f"{kept} and {to} lie in one another; keep the test labels where the public folder is not")
@@ -94,13 +99,24 @@ def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
         yield built
 
 
-def _open(run: Run, format: str, kind: Format) -> Tables:
+def _open(run: Run, format: str, kind: Format, tenant: str | None) -> Tables:
     present = run.parts()
     missing = ", ".join(table for table in kind.tables if table not in present)
     if missing:
         command = "`darklode build`" if len(kind.tables) > 1 else "`darklode build` or `darklode mine`"
         raise ExportError(f"{run.store.url} lacks {missing}, which {format} needs; run {command} to the end")
-    return run.tables(*kind.tables)
+    if tenant is not None:
+        _check_tenant(run, kind, tenant)
+    return _TenantTables(run, kind.tables, tenant)
+
+
+def _check_tenant(run: Run, kind: Format, tenant: str) -> None:
+    some = kind.tables[0]
+    known = run.tables(some).sql(f"SELECT DISTINCT tenant FROM {some} ORDER BY tenant")["tenant"].to_pylist()
+    if tenant not in known:
+        close = get_close_matches(tenant, known, n=1, cutoff=0.5) or known[:NAMED]
+        more = f" and {len(known) - NAMED} more" if len(known) > NAMED and close == known[:NAMED] else ""
+        raise ExportError(f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, close))}{more}")
 
 
 def _scratch(to: Path) -> tempfile.TemporaryDirectory[str]:
@@ -114,11 +130,28 @@ def _scratch(to: Path) -> tempfile.TemporaryDirectory[str]:
         raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error
 
 
-class _SplitTables(Tables):
+class _TenantTables(Tables):
+    """Tables of a run with the rows of one tenant, or of all."""
+
+    def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None) -> None:
+        super().__init__(run.store, named(run.parts(), *names))
+        self._tenant = tenant
+
+    def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
+        """Make one of the tables a view of the connection, with the tenant's rows alone."""
+        if self._tenant is None:
+            super().view(connection, name, table)
+            return
+        super().view(connection, f"{name}_of_tenants", table)
+        rows = f"FROM {name}_of_tenants WHERE tenant = {literal(self._tenant)}"
+        connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {rows}')
+
+
+class _SplitTables(_TenantTables):
     """Tables of a run whose labels and rankings are those of the test queries only, or of all but them."""
 
-    def __init__(self, run: Run, names: tuple[str, ...], test: bool) -> None:
-        super().__init__(run.store, named(run.parts(), *names))
+    def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None, test: bool) -> None:
+        super().__init__(run, names, tenant)
         self._join = "SEMI" if test else "ANTI"
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
@@ -133,13 +166,14 @@ class _SplitTables(Tables):
         connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {rows}')
 
 
-def _public_and_withheld(run: Run, format: str, kind: Format) -> tuple[Tables, Tables]:
+def _public_and_withheld(run: Run, format: str, kind: Format, tenant: str | None) -> tuple[Tables, Tables]:
     """The tables of which to make the folder to publish, and those for the folder to keep.
 
     Args:
         run: a run that has the tables.
         format: the format's name.
         kind: what it is made of.
+        tenant: whose rows alone; None: everybody's.
 
     Raises:
         ExportError: the format has no labels of the test split, or one of the two folders would have no positive.
@@ -147,7 +181,7 @@ def _public_and_withheld(run: Run, format: str, kind: Format) -> tuple[Tables, T
     if not kind.test_labels:
         raise ExportError(f"{format} holds no labels of the test split; leave --withhold-test out")
     names = kind.tables
-    public, withheld = _SplitTables(run, names, test=False), _SplitTables(run, names, test=True)
+    public, withheld = (_SplitTables(run, names, tenant, test=test) for test in (False, True))
     for tables, where in ((public, "outside its test split, to publish"), (withheld, "in its test split, to withhold")):
         require(tables, "qrels", "relevance > 0", f"the run has no positive {where}; leave --withhold-test out")
     return public, withheld

@@ -12,8 +12,9 @@ from helpers.commands import DARKLODE, Call, Environment, one_line, run_command
 pytestmark = pytest.mark.server
 
 COMMANDS = (
-    "init build mine deploy evaluate report browse review validate diff audit status query export pool doctor cache".split()
-)
+    "init build mine deploy evaluate report browse review validate diff audit status verify query export pool doctor "
+    "cache"
+).split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,6 +1,5 @@
 """What a run is made from, kept beside its tables."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.runs import benchmark, existing, note, noted, place_for, record, recorded
 from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.artifacts.sealed import unseal
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 DOCS = {"docs": "here", "queries": "there"}
@@ -91,4 +91,4 @@ def test_notes_are_added_and_replaced(run: Run) -> None:
     note(run, {"a": 1, "b": 2})
     note(run, {"b": 3})
     assert noted(run) == {"a": 1, "b": 3}
-    assert json.loads(run.store.read("inputs.json") or b"") == {"a": 1, "b": 3}
+    assert unseal(run.store.read("inputs.json") or b"") == {"a": 1, "b": 3}

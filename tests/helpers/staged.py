@@ -1,11 +1,11 @@
 """A small stage that works in units, for tests that stop it on the way; a second process can run it too."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -63,8 +63,7 @@ def state(run: Run) -> tuple[dict[str, bytes | None], list[dict[str, object]]]:
 
 
 def timeless(manifest: Manifest) -> dict[str, object]:
-    raw: dict[str, object] = json.loads(manifest.to_json())
-    return {key: value for key, value in raw.items() if key not in {"seconds", "finished"}}
+    return {key: value for key, value in asdict(manifest).items() if key not in {"seconds", "finished"}}
 
 
 def killed(code: str, *arguments: str) -> None:

@@ -1,7 +1,6 @@
 """Where a stage writes: parts of tables, rejects and funnel steps, in units that survive a kill and are reused."""
 
 import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.artifacts.stage import (
     FunnelStep,
     Manifest,
@@ -60,6 +61,7 @@ class Output:
 
     def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
         self._store = store
+        self._intact = Intact(store)
         self._plan = plan
         self._before = before
         self._known: Mapping[str, Mapping[str, Any]] = before.units if before else {}
@@ -98,9 +100,9 @@ class Output:
         if self._before is None:
             return None
         parts = {name: self._before.outputs.get(name, []) for table in tables for name in TABLES[table].files}
-        whole = all(self._store.size(part.file) == part.size for some in parts.values() for part in some)
+        damaged = any(self._intact.damaged(name, some) for name, some in parts.items())
         found = Tables(self._store, parts)
-        return found if whole and all(map(found.up_to_date, parts)) else None
+        return found if not damaged and all(map(found.up_to_date, parts)) else None
 
     @property
     def earlier_facts(self) -> Mapping[str, Any]:
@@ -148,7 +150,7 @@ class Output:
         """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
         raw = self._recorded(self.unit_key(name, basis))
         return raw is not None and all(
-            self._intact(Part(**part)) is not None for parts in raw["parts"].values() for part in parts
+            self._intact.holds(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
 
     @contextmanager
@@ -168,7 +170,7 @@ class Output:
             unit, self._unit = self._unit, None
         self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
         if not found:
-            self._store.write(self._record(key), json.dumps(self.units[key]).encode())
+            self._store.write(self._record(key), seal(self.units[key]))
 
     def written(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or when it was finished before."""
@@ -181,7 +183,7 @@ class Output:
 
     def _recorded(self, key: str) -> Mapping[str, Any] | None:
         data = self._store.read(self._record(key))
-        return json.loads(data) if data else self._known.get(key)
+        return record_of(data) if data else self._known.get(key)
 
     def _find(self, key: str) -> Unit | None:
         raw = self._recorded(key)
@@ -198,12 +200,8 @@ class Output:
 
     def _take(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
-        data = self._intact(part)
+        data = self._intact.read(part)
         return None if data is None else self._add(table, data, part.rows, partition_of(part.file), stands=part.file)
-
-    def _intact(self, part: Part) -> bytes | None:
-        data = self._store.read(part.file)
-        return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
 
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
@@ -238,8 +236,17 @@ def _folder(table: str, partition: str) -> str:
 def encode(rows: pa.Table) -> bytes:
     """Parquet bytes of a table: the same rows always give the same bytes."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows.combine_chunks(), sink, compression="zstd", row_group_size=1 << 16)
+    pq.write_table(rows.combine_chunks(), sink, compression="zstd", row_group_size=1 << 16, write_page_checksum=True)
     return bytes(sink.getvalue())
+
+
+def record_of(data: bytes) -> Mapping[str, Any] | None:
+    """What the record of a finished unit says; None where it is damaged, so that the unit is worked on again."""
+    try:
+        found = unseal(data)
+    except ValueError:
+        return None
+    return found if found.keys() == {"parts", "facts"} else None
 
 
 def _plain(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from darklode.pipeline.base.artifacts.intact import Intact
 from darklode.pipeline.base.artifacts.output import Output, Report
 from darklode.pipeline.base.artifacts.stage import (
     Manifest,
@@ -19,7 +20,7 @@ from darklode.pipeline.base.artifacts.stage import (
     fingerprint,
     parts_of,
 )
-from darklode.pipeline.base.artifacts.store import LOCK, Store
+from darklode.pipeline.base.artifacts.store import LOCK, Store, writing
 from darklode.pipeline.base.artifacts.tables import Tables, content, named
 from darklode.pipeline.base.errors import ArtifactError
 
@@ -35,6 +36,7 @@ class Run:
 
     def __init__(self, url: str) -> None:
         self.store = Store(url)
+        self._intact = Intact(self.store)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -42,14 +44,16 @@ class Run:
 
         Raises:
             ArtifactError: another process is writing to the run.
+            NotWritable: its folder cannot be made or written to.
         """
         if self.store.local is None:
             yield
             return
-        self.store.local.mkdir(parents=True, exist_ok=True)
+        self.store.prepare()
         guard = FileLock(self.store.local / LOCK, timeout=0)
         try:
-            guard.acquire()
+            with writing(self.store.local / LOCK):
+                guard.acquire()
         except Timeout as error:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
             raise ArtifactError(message) from error
@@ -135,10 +139,8 @@ class Run:
 
     def _damage(self, manifest: Manifest) -> str | None:
         for table, parts in manifest.outputs.items():
-            sizes = self.store.sizes(f"tables/{table}", recursive=True)
-            for part in parts:
-                if sizes.get(part.file) != part.size:
-                    return f"{part.file} is missing or damaged"
+            for file in self._intact.damaged(table, parts):
+                return f"{file} is missing or damaged"
         return None
 
     def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = silent) -> Manifest:

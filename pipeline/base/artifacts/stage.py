@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.schemas.table import SCHEMA_VERSION
 
 
@@ -77,7 +78,7 @@ class Manifest:
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False).encode()
+        return seal(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
@@ -87,7 +88,7 @@ class Manifest:
             ValueError: it is something else, or not all of it.
         """
         try:
-            raw = json.loads(data)
+            raw = unseal(data)
             raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
             raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
             return cls(**raw)
@@ -139,6 +140,11 @@ def part_file(table: str, stage: str, number: int, sha256: str, partition: str =
 def partition_of(file: str) -> str:
     """The partition that a part's file lies in; empty where its table has none."""
     return "/".join(file.split("/")[2:-1])
+
+
+def table_of(file: str) -> str:
+    """The table that a part's file belongs to."""
+    return file.split("/")[1]
 
 
 def hive_keys(partition: str) -> list[str]:

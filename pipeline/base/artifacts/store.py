@@ -1,17 +1,33 @@
 """Files below one root: a local folder or an `s3://` prefix, with writes that happen whole or not at all."""
 
+import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
 LOCK = ".lock"
-_UNFINISHED = re.compile(r"\..+\.\d+\.tmp")
+_UNFINISHED = re.compile(r"\..+\.(\d+)\.tmp")
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room in your quota",
+    errno.EFBIG: "the system bounds the size of files (ulimit -f, or the file system): raise it",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "choose a place that you may write to, or have its permissions changed",
+    errno.EPERM: "choose a place that you may write to, or have its permissions changed",
+    errno.ENOTDIR: "a file lies where a folder belongs: choose another place",
+    errno.EEXIST: "a file lies where a folder belongs: choose another place",
+    errno.EISDIR: "a folder lies where a file belongs: choose another place",
+    errno.ENAMETOOLONG: "choose a place with a shorter path",
+}
+"""What to do where a file cannot be written, and no new try will change that."""
 
 
 class Store:
@@ -44,20 +60,34 @@ class Store:
         return self._fs
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole: whoever looks sees all of it or nothing, also after a kill or a power cut."""
+        """Write a file whole: whoever looks sees all of it or nothing, also after a kill or a power cut.
+
+        Raises:
+            NotWritable: there is no room or no leave, or a file lies in the way; nothing of it is left.
+        """
         if self.local is None:
             with self._fs.open_output_stream(self.path(name)) as stream:
                 stream.write(data)
             return
         target = self.local / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # as _UNFINISHED has it
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _flush(target.parent)
+        with writing(target):
+            _make(target.parent)
+            _write(target, data)
+
+    def prepare(self) -> None:
+        """Make the root, where it is a folder, and delete what killed processes left of writes in its upper folders.
+
+        Raises:
+            NotWritable: it cannot be made or written to.
+        """
+        if self.local is None:
+            return
+        with writing(self.local):
+            _make(self.local)
+            for folder in ("", *self.folders("")):
+                for name in self.sizes(folder):
+                    if (found := _UNFINISHED.fullmatch(name.rpartition("/")[2])) and not _runs(int(found[1])):
+                        self.delete(name)
 
     def read(self, name: str) -> bytes | None:
         """The file's bytes, or None where there is no such file."""
@@ -66,6 +96,14 @@ class Store:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
+
+    def stamp(self, name: str) -> str | None:
+        """What a local disk says of a file, which is another once it was written to; None where there is no file."""
+        try:
+            found = os.stat(self.path(name))  # noqa: PTH116 (a Path costs more than the look)
+        except FileNotFoundError:
+            return None
+        return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
 
     def size(self, name: str) -> int | None:
         """The file's size in bytes, or None where there is no such file."""
@@ -106,6 +144,56 @@ class Store:
             self._fs.delete_dir(self.path(folder))
         except FileNotFoundError:
             return
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Say what to do where the operating system refuses for good.
+
+    Raises:
+        NotWritable: it does.
+    """
+    try:
+        yield
+    except OSError as error:
+        number = error.errno or 0
+        remedy = _REMEDIES.get(number)
+        if remedy is None:
+            raise
+        message = f"{place} cannot be written ({os.strerror(number)}); {remedy}, and run the same command again"
+        raise NotWritable(message) from error
+
+
+def _write(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # as _UNFINISHED has it
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _flush(target.parent)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, and have their names on disk."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _flush(folder.parent)
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno != errno.ESRCH
+    return True
 
 
 def _flush(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +15,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.stage import Part, digest, hive_keys, partition_of
+from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.stage import Part, digest, hive_keys, partition_of, table_of
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
 
@@ -32,6 +35,8 @@ class Tables:
     def __init__(self, store: Store, parts: dict[str, list[Part]]) -> None:
         self._store = store
         self._parts = parts
+        self._intact = Intact(store)
+        self._looked_at: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -56,7 +61,9 @@ class Tables:
 
     def part(self, part: Part) -> pa.Table:
         """One part's rows."""
-        return pq.read_table(self._store.path(part.file), filesystem=self._store.filesystem, partitioning=None)
+        self._look_at(table_of(part.file))
+        file, system = self._store.path(part.file), self._store.filesystem
+        return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
         """The parts of a table whose every part holds one day, by ISO date, in order; the date is read off a footer."""
@@ -74,6 +81,7 @@ class Tables:
 
     def footer(self, part: Part) -> pq.FileMetaData:
         """One part's Parquet footer."""
+        self._look_at(table_of(part.file))
         return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
 
     def up_to_date(self, table: str) -> bool:
@@ -87,6 +95,7 @@ class Tables:
         """The table's parts for pyarrow, in the order written, without what its patch says."""
         import pyarrow.dataset as pads  # which imports pandas where it is installed
 
+        self._look_at(table)
         files = [self._store.path(part.file) for part in self._parts[table]]
         schema = TABLES[table].schema
         if not files:
@@ -94,7 +103,9 @@ class Tables:
         keys = self._hive_keys(table)
         folders = pads.partitioning(pa.schema([schema.field(key) for key in keys]), flavor="hive") if keys else None
         filesystem = self._store.filesystem
-        return pads.dataset(files, schema=schema, format="parquet", filesystem=filesystem, partitioning=folders)
+        options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
+        checked = pads.ParquetFileFormat(default_fragment_scan_options=options)
+        return pads.dataset(files, schema=schema, format=checked, filesystem=filesystem, partitioning=folders)
 
     def _hive_keys(self, table: str) -> list[str]:
         first = self._parts[table][:1]
@@ -159,7 +170,9 @@ class Tables:
     def of(self, table: str, parts: Sequence[Part]) -> Tables:
         """The same tables, but only these parts of one of them, as they lie there: without its patch."""
         kept = {name: of_it for name, of_it in self._parts.items() if name not in TABLES[table].files}
-        return Tables(self._store, kept | {table: list(parts)})
+        found = Tables(self._store, kept | {table: list(parts)})
+        found._intact = self._intact
+        return found
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
         """Make one of the tables a view of the connection, its patch applied."""
@@ -171,6 +184,12 @@ class Tables:
             message = f"the table {table} of {self.url} was written by another version of Darklode"
             raise ArtifactError(f"{message}; run the command that made it again") from error
 
+    def _look_at(self, table: str) -> None:
+        """Refuse a table of which a file is damaged: DuckDB, which reads local files, takes no notice of checksums."""
+        if table not in self._looked_at and self._store.local is not None:
+            self._intact.require(table, self._parts.get(table, ()))
+            self._looked_at.add(table)
+
     def _files(self, table: str) -> dict[str, list[Part]]:
         """The parts of a table, then those of its patch, if it has one."""
         return {table: self._parts[table]} | named(self._parts, table)
@@ -181,6 +200,7 @@ class Tables:
 
     def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> str:
         """SQL of the rows in a table's own files; what has to be registered for it gets the name."""
+        self._look_at(table)
         files = [self._store.path(part.file) for part in self._parts[table]]
         # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
         pattern = any(character in name for name in files for character in "*?[")
@@ -284,6 +304,11 @@ def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             connection.execute("SET enable_progress_bar = false")
             yield connection
+        except duckdb.Error as error:
+            if os.strerror(errno.ENOSPC) not in str(error):
+                raise
+            message = f"there is no room for intermediate results in {tempfile.gettempdir()}"
+            raise NotWritable(f"{message}; make some, or name another folder with TMPDIR") from error
         finally:
             connection.close()
 

@@ -1,13 +1,13 @@
 """What people decided of days of the log: a journal beside the tables, of which the last word on a day counts."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Literal
 
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 FILE = "days.json"
 
@@ -82,8 +82,17 @@ class Decisions:
         self._store = store
 
     def all(self) -> list[Decision]:
-        """In the order made."""
-        return [Decision(**one) for one in json.loads(self._store.read(FILE) or b"[]")]
+        """In the order made.
+
+        Raises:
+            ArtifactError: the file is damaged.
+        """
+        try:
+            rows = unseal(self._store.read(FILE) or b"{}").get("decisions", [])
+            return [Decision(**one) for one in rows]
+        except (ValueError, TypeError) as error:
+            message = f"{self._store.path(FILE)} is damaged ({error})"
+            raise ArtifactError(f"{message}; mend it by hand or delete it, and decide anew about days held") from error
 
     def add(self, made: Iterable[Decision]) -> None:
         """Append what is not the last word already."""
@@ -92,7 +101,7 @@ class Decisions:
         new = [one for one in made if (one.day, one.tenant) not in last or not one.same(last[one.day, one.tenant])]
         if new:
             rows = [asdict(one) for one in (*known, *new)]
-            self._store.write(FILE, json.dumps(rows, indent=1, ensure_ascii=False).encode())
+            self._store.write(FILE, seal({"decisions": rows}))
 
     def standing(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
         """By day, the decisions about the files that are there now, in the order made: the last one counts."""

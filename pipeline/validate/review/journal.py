@@ -1,6 +1,5 @@
 """The answers of reviewers, one small file each: never changed, deleted, or lost with the process."""
 
-import json
 import re
 import threading
 import time
@@ -13,6 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.review_tables import REVIEWS
 
@@ -71,7 +71,7 @@ class Journal:
             number = self._last
         said = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
         name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
-        self._store.write(name, json.dumps(said, ensure_ascii=False).encode())
+        self._store.write(name, seal(said))
 
     def read(self) -> list[Answer]:
         """Every answer, those that were taken back included.
@@ -88,7 +88,7 @@ class Journal:
 
     def _load(self, name: str) -> Answer:
         try:
-            said = json.loads(self._store.read(name) or b"")
+            said = unseal(self._store.read(name) or b"")
             return Answer(**said | {"answered_at": datetime.fromisoformat(said["answered_at"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ArtifactError(

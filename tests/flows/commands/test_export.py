@@ -46,3 +46,10 @@ def test_labels_of_the_test_split_are_withheld(call: Call, sample_run: SampleRun
 def test_an_unknown_export_format(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
     one_line(call("export", sample_run.folder, "--format", "zip", "--to", tmp_path / "to"), "no export format 'zip'")
     assert not (tmp_path / "to").exists()
+
+
+def test_one_tenant_is_exported(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
+    shown = call("export", sample_run.folder, "--format", "beir", "--to", tmp_path / "to", "--tenant", "default")
+    assert (shown.code, shown.err) == (0, "")
+    form = ("--format", "beir", "--to", tmp_path / "other", "--tenant", "defualt")
+    one_line(call("export", sample_run.folder, *form), "has no tenant 'defualt'; it has 'default'")

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from darklode.flows.config import load_settings
+from darklode.pipeline.base.artifacts import Run
 from helpers.commands import STAGES, Call, SampleRun
 from helpers.runs import SAMPLE
 
@@ -50,3 +51,14 @@ def test_the_settings_in_force_are_a_settings_file(call: Call, sample_run: Sampl
     file.write_text(shown.out)
     assert (shown.code, shown.err) == (0, "")
     assert load_settings(config=file) == load_settings()
+
+
+def test_status_of_days_that_cannot_be_read_names_the_file(call: Call, mined_run: SampleRun, tmp_path: Path) -> None:
+    run = Run(str(shutil.copytree(mined_run.folder, tmp_path / "run")))
+    part = Path(run.store.path(run.parts()["log_days"][0].file))
+    data = part.read_bytes()
+    part.write_bytes(data[: len(data) // 2] + b"?" + data[len(data) // 2 + 1 :])
+    shown = call("status", run.store.url)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines()[-1].startswith(f"{part} is missing or damaged; run the command")
+    assert re.search(rf"^admit_days +tables/log_days/{part.name} is missing or damaged ", shown.out, re.M)

@@ -221,3 +221,28 @@ def test_a_run_with_nothing_to_tell_apart_is_refused(split: str, where: str, fin
     put(run, "qrels", labels.cast(QRELS.schema))
     with pytest.raises(ExportError, match=f"no positive {where}"):
         export(run, "beir", tmp_path / "public", tmp_path / "kept")
+
+
+@pytest.mark.parametrize("name", EXPORTS.own())
+def test_one_tenants_export_is_that_of_a_run_without_the_others(name: str, finished: Run, tmp_path: Path) -> None:
+    for number, tenant in enumerate(TENANTS):
+        alone = finished_run(str(tmp_path / f"alone {number}"), (tenant,))
+        export(alone, name, tmp_path / f"expected {number}")
+        export(finished, name, tmp_path / f"found {number}", tenant=tenant)
+        assert contents(tmp_path / f"found {number}") == contents(tmp_path / f"expected {number}")
+
+
+def test_one_tenants_test_labels_are_withheld(finished: Run, tmp_path: Path) -> None:
+    alone = finished_run(str(tmp_path / "alone"), TENANTS[:1])
+    export(alone, "beir", tmp_path / "public", tmp_path / "kept")
+    export(finished, "beir", tmp_path / "its public", tmp_path / "its kept", tenant=TENANTS[0])
+    assert contents(tmp_path / "its public") == contents(tmp_path / "public")
+    assert contents(tmp_path / "its kept") == contents(tmp_path / "kept")
+
+
+def test_a_tenant_that_is_none_is_refused_with_those_there_are(finished: Run, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"has no tenant 'acne'; it has 'acme'$"):
+        export(finished, "beir", tmp_path / "out", tenant="acne")
+    with pytest.raises(ExportError, match=r"has no tenant \"x'--\"; it has 'acme', 'b/i rch'$"):
+        export(finished, "beir", tmp_path / "out", tenant="x'--")
+    assert not (tmp_path / "out").exists()

@@ -142,7 +142,9 @@ staged.build(sys.argv[1])
 """,
     "in the middle of writing a part": """
 named = []
-def flush(file): named.append(file); kill() if len(named) == 13 else None  # a write flushes its file and its folder
+def flush(file):
+    if 'parquet' in os.readlink(f'/proc/self/fd/{file}'): named.append(file)
+    if len(named) == 7: kill()
 os.fsync = flush
 staged.build(sys.argv[1])
 """,

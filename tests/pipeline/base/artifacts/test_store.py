@@ -1,12 +1,15 @@
 """Files below a root: whole or not there, and no root that carries a key."""
 
+import os
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.artifacts import Run, Store
+from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
 
 
@@ -124,3 +127,98 @@ def test_another_scheme_is_named_with_what_to_use(url: str, scheme: str) -> None
         ArtifactError, match=f"{scheme}:// is not a place for a run; use a folder or s3://bucket/prefix"
     ):
         Store(url)
+
+
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are flushed to disk from now on, in order."""
+    flush, paths = os.fsync, list[str]()
+
+    def noticed(file: int) -> None:
+        paths.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", noticed)
+    return paths
+
+
+def test_names_of_new_folders_are_on_disk_before_what_lies_in_them(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, root = flushed(monkeypatch), str(tmp_path / "run")
+    store.write("t/a/x.bin", b"1")
+    assert paths == [str(tmp_path), root, f"{root}/t", f"{root}/t/a/.x.bin.{os.getpid()}.tmp", f"{root}/t/a"]
+    paths.clear()
+    store.write("t/a/y.bin", b"1")
+    assert paths == [f"{root}/t/a/.y.bin.{os.getpid()}.tmp", f"{root}/t/a"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False)
+    if mounted.returncode:
+        pytest.skip("only root mounts")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_said_and_nothing_is_left_of_the_write(small_disk: Path) -> None:
+    store = Store(str(small_disk / "run"))
+    store.write("a.bin", b"1")
+    with pytest.raises(NotWritable, match=r"run/t/b.bin cannot be written \(No space left on device\); make room"):
+        store.write("t/b.bin", bytes(2_000_000))
+    assert [path.name for path in small_disk.rglob("*") if path.is_file()] == ["a.bin"]
+    store.write("t/b.bin", bytes(1000))
+
+
+def test_a_disk_that_is_read_only_is_said(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for act in (lambda run: run.store.write("a", b""), lambda run: run.store.prepare()):
+        with pytest.raises(
+            NotWritable, match=r"cannot be written \(Read-only file system\); choose a place that can be"
+        ):
+            act(Run(str(small_disk / "run")))
+    with pytest.raises(NotWritable, match="Read-only file system"), Run(str(small_disk)).lock():
+        pass
+
+
+TOO_LARGE = """
+import resource
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import NotWritable
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    Store(sys.argv[1]).write("big.bin", bytes(2000))
+except NotWritable as error:
+    assert "cannot be written (File too large); the system bounds the size of files" in str(error), error
+    kill()
+"""
+
+
+def test_a_file_that_is_too_large_is_said(store: Store) -> None:
+    killed(TOO_LARGE, store.url)
+    assert store.lying() == []
+    assert list(Path(store.url).iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file/x", "folder", "long" * 100])
+def test_what_lies_in_the_way_is_said(store: Store, name: str) -> None:
+    store.write("file", b"")
+    store.write("folder/x", b"")
+    with pytest.raises(NotWritable, match="cannot be written"):
+        store.write(name, b"")
+    assert sorted(store.sizes("", recursive=True)) == ["file", "folder/x"]
+
+
+def test_what_killed_writes_left_goes_and_what_others_are_writing_stays(store: Store) -> None:
+    for folder in ("", "manifests/", "review/"):
+        killed(
+            DIE_WRITING.format(patch="Path.replace = kill").replace("t/x.parquet", f"{folder}settings.yaml"), store.url
+        )
+    ours = f".settings.yaml.{os.getpid()}.tmp"
+    Path(store.url, ours).write_text("half")
+    assert len(list(Path(store.url).rglob("*.tmp"))) == 4
+    with Run(store.url).lock():
+        assert [path.name for path in Path(store.url).rglob("*.tmp")] == [ours]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.tables import QRELS, QUERIES
 from helpers.runs import put
 from helpers.staged import build
@@ -157,5 +158,5 @@ def test_a_question_looks_into_the_tables_that_it_names_and_into_no_other(run: R
     assert [piece.num_rows for piece in tables.stream("FROM qrels ORDER BY relevance", {}, 2)] == [2, 1]
     with tables.opened() as opened:
         assert [opened.sql("SELECT count(*) AS n FROM qrels")["n"].to_pylist() for _ in range(2)] == [[3], [3]]
-        with pytest.raises(duckdb.Error, match="No files found"):
+        with pytest.raises(ArtifactError, match="is missing or damaged"):
             opened.sql("FROM queries")

@@ -1,0 +1,48 @@
+"""darklode verify: whether every file of a run still holds what was written."""
+
+from collections.abc import Iterator
+
+from darklode.flows import runs
+from darklode.flows.commands.options import RunArgument, application
+from darklode.flows.console import console, printable
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.verify import Looked
+from darklode.pipeline.base.artifacts.verify import verify as read_all
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError
+from darklode.pipeline.mine.admission.decisions import Decisions
+from darklode.pipeline.validate.review.journal import Journal
+
+app = application()
+
+
+@app.command()
+def verify(run: RunArgument) -> None:
+    """Read a run's tables, manifests and notes; name each file that is not what was written, and what to do."""
+    of, looked = Run(run), list[Looked]()
+    if not of.store.sizes("manifests") and not runs.noted(of):
+        raise runs.no_run(of)
+    for one in read_all(of):
+        looked.append(one)
+        if one.wrong:
+            _name(f"{of.store.path(one.file)} {one.wrong}")
+    notes = list(_damaged_notes(of))
+    for sentence in notes:
+        _name(sentence)
+    damaged = len(notes) + sum(one.wrong is not None for one in looked)
+    if damaged:
+        raise ArtifactError(f"{of.store.url} has {damaged:,} damaged file{'s' * (damaged > 1)}, named above")
+    size = sum(one.size for one in looked) / 1e6
+    _name(f"{of.store.url}: {len(looked):,} files, {size:,.1f} MB, hold what was written")
+
+
+def _name(sentence: str) -> None:
+    console.print(printable(sentence), soft_wrap=True)
+
+
+def _damaged_notes(run: Run) -> Iterator[str]:
+    """What cannot be read of the run's inputs and settings, of reviewers' answers and of decisions about days."""
+    for look in (lambda: runs.whole(run), Journal(run.store).read, Decisions(run.store).all):
+        try:
+            look()
+        except DarklodeError as error:
+            yield str(error)

@@ -1,0 +1,81 @@
+"""Whether files of tables hold what was written: by sha256, and by their stamps once that is known.
+
+    RUN/verified/<table>.json         the stamps of the files whose sha256 was right
+
+A stamp is what the file system says of a file: its place, size and both times, one of which nobody can set. No copy
+has it, so a copied or restored run is read once. On S3 nothing is stamped: sizes are compared, and pyarrow holds each
+page that it reads against the page's checksum.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from darklode.pipeline.base.artifacts.stage import Part
+from darklode.pipeline.base.artifacts.store import Store
+from darklode.pipeline.base.errors import ArtifactError
+
+
+class Intact:
+    """Looks at the files of a run's tables."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stamps: dict[str, dict[str, str]] = {}
+
+    def damaged(self, table: str, parts: Sequence[Part]) -> list[str]:
+        """The files of some of a table's parts that are gone, or hold something else than was written."""
+        if self._store.local is None:
+            sizes = self._store.sizes(f"tables/{table}", recursive=True)
+            return [part.file for part in parts if sizes.get(part.file) != part.size]
+        known, found = self._known(table), dict[str, str]()
+        for part in parts:
+            stamp = self._store.stamp(part.file)
+            if stamp is not None and (known.get(part.file) == stamp or self.holds(part)):
+                found[part.file] = stamp
+        if not found.items() <= known.items():
+            self._keep(table, known | found)
+        return [part.file for part in parts if part.file not in found]
+
+    def require(self, table: str, parts: Sequence[Part]) -> None:
+        """Make sure that a table's files can be trusted.
+
+        Raises:
+            ArtifactError: one cannot.
+        """
+        for file in self.damaged(table, parts):
+            message = f"{self._store.path(file)} is missing or damaged"
+            raise ArtifactError(f"{message}; run the command that made it again: it makes anew what is damaged")
+
+    def holds(self, part: Part) -> bool:
+        """Whether a part's file is there and has the very bytes that were written, read now."""
+        return self.read(part) is not None
+
+    def read(self, part: Part) -> bytes | None:
+        """A part's bytes, if its file is there and they are the very ones that were written."""
+        data = self._store.read(part.file)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
+
+    def _known(self, table: str) -> dict[str, str]:
+        if table not in self._stamps:
+            self._stamps[table] = _stamps(self._store, table)
+        return self._stamps[table]
+
+    def _keep(self, table: str, stamps: Mapping[str, str]) -> None:
+        """Note the stamps of the files that are still there; a run that cannot be written to is read each time."""
+        self._stamps[table] = {file: stamp for file, stamp in stamps.items() if self._store.stamp(file) == stamp}
+        with suppress(OSError):
+            self._store.write(_file(table), json.dumps(self._stamps[table], indent=0).encode())
+
+
+def _file(table: str) -> str:
+    return f"verified/{table}.json"
+
+
+def _stamps(store: Store, table: str) -> dict[str, str]:
+    """The stamps that were noted; none where they cannot be read."""
+    try:
+        return dict(json.loads(store.read(_file(table)) or b"{}"))
+    except (OSError, ValueError, TypeError):
+        return {}
