@@ -6,12 +6,13 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
-from darklode.flows.executor import Exhibit, executor
+from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import place_for, record
 from darklode.flows.spreading import spreading
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
+from darklode.pipeline.base.card import document
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.evaluate.audit import AUDIT, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
@@ -118,10 +119,10 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
 def show_estimate(run: Run, settings: Settings) -> None:
     """Say what judging will take."""
     found = tools.judge_estimates(settings, run.tables("queries", "chunks", "pool"))
-    rows = [{"judge": name, **row} for name, table in found.items() for row in table.to_pylist()]
-    executor().show([Exhibit("judge-estimate", rows, run.store.url)])
-    for name, table in found.items():
-        reporter().table(f"What judging will take: {name}", table)
+    shown = {f"What judging will take: {name}": table for name, table in found.items()}
+    executor().show(run, lambda: document([], ((title, table, "") for title, table in shown.items()), []))
+    for title, table in shown.items():
+        reporter().table(title, table)
 
 
 def _embed_and_search(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from darklode.flows import interrupt
 from darklode.flows.reporting import reporter
@@ -17,29 +16,14 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int | None, str], None]
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """Something that a flow shows besides its tables.
-
-    Attributes:
-        key: lower-case letters, digits and dashes.
-        content: rows, or Markdown.
-        description: what it is.
-    """
-
-    key: str
-    content: list[dict[str, Any]] | str
-    description: str
-
-
 class Executor(Protocol):
-    """Runs stages, and shows what they made."""
+    """Runs stages, and shows what came of them."""
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """Run a step unless its result stands; `delays` are the seconds before each new try."""
 
-    def show(self, exhibits: Iterable[Exhibit]) -> None:
-        """Show them to whoever follows the run from elsewhere; not read where there is nobody."""
+    def show(self, run: Run, page: Callable[[], str]) -> None:
+        """Show a page on the run, in Markdown, to whoever follows it from elsewhere; not made where there is nobody."""
 
 
 class InProcess:
@@ -49,7 +33,7 @@ class InProcess:
         """See `Executor`."""
         execute(run, step, lambda: reported(step.stage.name))
 
-    def show(self, exhibits: Iterable[Exhibit]) -> None:
+    def show(self, run: Run, page: Callable[[], str]) -> None:
         """See `Executor`."""
 
 

@@ -2,7 +2,6 @@
 
 from datetime import date
 
-from darklode.flows.executor import Exhibit, executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
@@ -52,7 +51,6 @@ def tell_held(run: Run) -> None:
     if not rows.num_rows:
         return
     shown = rows.drop_columns(["name"])
-    executor().show([Exhibit("held-days", shown.to_pylist(), run.store.url)])
     reporter().table("Days held back", shown)
     said = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
     more = f" and {rows.num_rows - NAMED} more" if rows.num_rows > NAMED else ""

@@ -3,39 +3,35 @@
 `prefect.yaml` deploys the flows that are named here.
 """
 
-import asyncio
 import atexit
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import wraps
 from typing import Any, ParamSpec
 
-from prefect import Flow, Task, flow, get_client, task
+from prefect import Flow, Task, flow, task
 from prefect._internal.concurrency.threads import get_global_loop, get_run_sync_loop
-from prefect.artifacts import (
-    MarkdownArtifact,
-    TableArtifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.events.worker import EventsWorker
 from prefect.logging import get_run_logger
-from prefect.states import Completed
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
 
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
 from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import mine_logs as mine
 from darklode.flows import validate_benchmark as validate
-from darklode.flows.executor import Exhibit, Progress, execute, executing, executor, reported
+from darklode.flows.executor import Progress, execute, executing, executor, reported
 from darklode.flows.left_running import watched
+from darklode.flows.naming import artifact_key, run_name
+from darklode.flows.notifying import notify
 from darklode.flows.reporting import reporter, summary
-from darklode.pipeline.base.artifacts import Manifest, Run, Step
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.base.errors import DarklodeError, HeldBack, NotPublishable
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
 
@@ -46,14 +42,16 @@ LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryE
 
 
 class Tasks:
-    """Each stage is a task of the running flow, one whose result stands a cached one; exhibits are artifacts.
+    """Each stage is a task of the running flow, one whose result stands a cached one; a run's page is an artifact.
 
     Args:
-        artifacts: whether to make them; a server that ends with the command has nobody to look at them.
+        artifacts: whether to make any; a server that ends with the command has nobody to look at them.
     """
 
     def __init__(self, *, artifacts: bool = True) -> None:
         self._artifacts = artifacts
+        self._bar: ProgressArtifact | None = None
+        self.refusal: DarklodeError | None = None
 
     @property
     def lasting(self) -> bool:
@@ -69,27 +67,43 @@ class Tasks:
             retry_delay_seconds=list(delays),
             retry_condition_fn=may_pass,
         )(run, step, self)
+        if self.refusal:
+            raise self.refusal  # a task that returns a failed state is no error to its caller
 
-    def show(self, exhibits: Iterable[Exhibit]) -> None:
-        """See `Executor`."""
+    def show(self, run: Run, page: Callable[[], str]) -> None:
+        """See `Executor`. The pages of a run have one key: Prefect shows the latest, and how it became so."""
         if self._artifacts:
-            asyncio.run(_publish(list(exhibits)))
+            if self._bar:
+                self._bar.fill()
+            create_markdown_artifact(page(), key=artifact_key(run.store.url), description=run.store.url)
 
-    def progress(self, stage: str) -> Progress:
+    def progress(self, run: Run, stage: str) -> Progress:
         """What a stage tells its progress to."""
-        return ProgressArtifact(stage) if self._artifacts else reported(stage)
+        if not self._artifacts:
+            return reported(stage)
+        self._bar = self._bar or ProgressArtifact(f"{artifact_key(run.store.url)}-progress")
+        return self._bar.of(stage)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
-    """Run a stage unless its result stands, and show its numbers."""
+    """Run a stage unless its result stands."""
     name = step.stage.name
-    manifest, redone = execute(run, step, lambda: tasks.progress(name))
+    try:
+        manifest, redone = execute(run, step, lambda: tasks.progress(run, name))
+    except DarklodeError as error:
+        tasks.refusal = error
+        return refused(error)
     if not redone:
         return Completed(name="Cached", message=f"nothing changed: {summary(manifest)}")
-    tasks.show([_funnel(manifest)])
     get_run_logger().info("%s: %s in %.1f s", name, summary(manifest), manifest.seconds)
     return Completed(message=summary(manifest))
+
+
+def refused(error: DarklodeError) -> State[Any]:
+    """The last state of what a person can mend: its sentence, and no trace of the program; who calls gets the error."""
+    name = "Held" if isinstance(error, HeldBack | NotPublishable) else None
+    return Failed(name=name, message=str(error), data=error)
 
 
 def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -102,44 +116,28 @@ def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
 
 
 class ProgressArtifact:
-    """Tells the reporter of every step, and Prefect's progress artifact now and then."""
+    """Tells the reporter of every step of a run, and Prefect's progress artifact now and then."""
 
-    def __init__(self, stage: str) -> None:
-        self._stage, self._report = stage, reported(stage)
-        self._artifact = create_progress_artifact(0.0, key=_key(stage, "progress"), description=f"{stage}: progress")
+    def __init__(self, key: str) -> None:
+        self._artifact = create_progress_artifact(0.0, key=key, description="begins")
         self._updated = time.monotonic()
 
-    def __call__(self, done: int, total: int | None, note: str) -> None:
-        self._report(done, total, note)
-        if total and time.monotonic() - self._updated > PROGRESS_SECONDS:
-            self._updated = time.monotonic()
-            description = f"{self._stage}: {note or 'progress'}"
-            update_progress_artifact(self._artifact, min(100.0, 100.0 * done / total), description)  # type: ignore[arg-type]
+    def of(self, stage: str) -> Progress:
+        """What a stage tells its progress to."""
+        report = reported(stage)
 
+        def tell(done: int, total: int | None, note: str) -> None:
+            report(done, total, note)
+            if total and time.monotonic() - self._updated > PROGRESS_SECONDS:
+                self._updated = time.monotonic()
+                share = min(100.0, 100.0 * done / total)
+                update_progress_artifact(self._artifact, share, f"{stage}: {note}".removesuffix(": "))  # type: ignore[arg-type]
 
-def _funnel(manifest: Manifest) -> Exhibit:
-    """What came into a stage and what went out, step by step."""
-    rows = [asdict(step) | {"dropped": str(step.dropped or "")} for step in manifest.funnel]
-    outputs = [{"step": name, "rows_out": manifest.rows(name)} for name in manifest.outputs]
-    return Exhibit(_key(manifest.stage, "funnel"), rows or outputs, f"{manifest.stage}: {manifest.seconds} s")
+        return tell
 
-
-def _key(stage: str, what: str) -> str:
-    """Prefect takes lower-case letters, digits and dashes."""
-    return f"{stage}-{what}".replace("_", "-")
-
-
-async def _publish(exhibits: Sequence[Exhibit]) -> None:
-    """Make an artifact of each, by one client: a new one costs as much as several artifacts."""
-    async with get_client() as client:
-        await asyncio.gather(*[_artifact(one).acreate(client) for one in exhibits])
-
-
-def _artifact(exhibit: Exhibit) -> MarkdownArtifact | TableArtifact:
-    named = {"key": exhibit.key, "description": exhibit.description}
-    if isinstance(exhibit.content, str):
-        return MarkdownArtifact(markdown=exhibit.content, **named)
-    return TableArtifact(table=exhibit.content, **named)
+    def fill(self) -> None:
+        """The run is complete."""
+        update_progress_artifact(self._artifact, 100.0, "complete")  # type: ignore[arg-type]
 
 
 def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
@@ -150,10 +148,18 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
         outer = executor()
         tasks = outer if isinstance(outer, Tasks) else Tasks()
         with executing(tasks), watched(tasks.lasting):
-            return Completed(message=body(*args, **kwargs))
+            try:
+                return Completed(message=body(*args, **kwargs))
+            except DarklodeError as error:
+                return refused(error)
 
     managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
-    return flow(name=name, persist_result=False)(managed)
+    prefects = flow(name=name, flow_run_name=_named, persist_result=False, on_failure=[notify], on_crashed=[notify])
+    return prefects(managed)
+
+
+def _named() -> str:
+    return run_name(flow_run.parameters, flow_run.scheduled_start_time)
 
 
 @contextmanager

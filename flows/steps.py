@@ -1,6 +1,6 @@
 """What all flows do with a stage, and what ends each of them.
 
-The report lies on disk and is shown by the executor: one list of figures makes both.
+The report lies on disk, and its first figures are shown by the executor: one list of figures makes both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.flows.executor import Exhibit, executor
+from darklode.flows.executor import executor
 from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.views import all_tables, views_sql
@@ -60,8 +60,6 @@ def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
         with all_tables(run).opened() as tables:
             text = card(run, settings, caveats(tables, settings))
     run.store.write("README.md", text.encode())
-    key = "mined-dataset-card" if mined else "dataset-card"
-    executor().show([Exhibit(key, text, run.store.url)])
     publish_report(run, settings, order)
 
 
@@ -73,18 +71,15 @@ def funnel_step(run: Run, order: Sequence[str]) -> Step:
 
 
 def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> None:
-    """Write the run's report, and show each figure's table under the same key."""
+    """Write the run's report, and show the part of it that an operator reads."""
+    from darklode.pipeline.report.operator import operator_page
     from darklode.pipeline.report.page import FILE, filled_sections, page
     from darklode.pipeline.report.source import source
 
     with source(run, settings, order) as given:
         sections = list(filled_sections(given))
         run.store.write(FILE, page(given, sections))
-    figures = (one for _, of_section in sections for one in of_section)
-    executor().show(
-        Exhibit(one.figure.key, plain_rows(one.table), f"{one.figure.title}. {one.figure.note} {run.store.url}")
-        for one in figures
-    )
+        executor().show(run, lambda: operator_page(run.store.url, given, sections))
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -3,14 +3,17 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from darklode.flows.config import load_settings, project
 from helpers.compose_file import compose, example, variables
 from helpers.runs import REPOSITORY
 
 SECRETS = {"POSTGRES_PASSWORD", "JUDGE_API_KEY"}
+NAMES = set("postgres server pool deploy worker judge embeddings train-pool train".split())
 FILLED = example() | dict.fromkeys(SECRETS, "0123abcd")
 SERVICES: dict[str, dict[str, Any]] = compose(FILLED)["services"]
 
@@ -20,7 +23,9 @@ def test_it_keeps_to_the_compose_specification() -> None:
     content = compose(FILLED)
     parsed = specification.PyCompose.from_json(json.dumps(content))
     assert (
-        set(parsed.service_names()) == set(SERVICES) == {*"postgres server pool deploy worker judge embeddings".split()}
+        set(parsed.service_names())
+        == set(SERVICES)
+        == {*"postgres server pool deploy worker judge embeddings train-pool train".split()}
     )
     for place, key in ((("judge",), "imagee"), (("judge", "healthcheck"), "intervall"), (("judge", "deploy"), "gpus")):
         broken = json.loads(json.dumps(content))
@@ -97,8 +102,34 @@ def test_services_wait_for_what_they_need() -> None:
         "server": ["postgres"],
         "pool": ["server"],
         "deploy": ["pool"],
-        "worker": ["deploy"],
+        "worker": ["deploy", "judge"],
+        "train-pool": ["server"],
+        "train": ["train-pool"],
     }
+
+
+def test_a_run_by_default_is_judged_by_the_gpu_that_was_started_and_lies_on_the_volume(tmp_path: Path) -> None:
+    file = tmp_path / "darklode.yaml"
+    file.write_text(compose(FILLED)["configs"]["darklode"]["content"])
+    given = project(file)
+    settings = load_settings(given.preset, file)
+    assert (settings.judge.kind, settings.judge.base_url) == ("llm", ("http://judge:8000/v1",))
+    assert (settings.judge.model, settings.judge.key_env) == (FILLED["JUDGE_MODEL"], "JUDGE_API_KEY")
+    assert {given.paths[name] for name in ("docs", "queries", "logs")} == {"/documents"}
+    assert all(given.paths[name].startswith("/artifacts/") for name in ("out", "mined"))
+    mounted = [{"source": "darklode", "target": "/darklode.yaml"}]
+    assert SERVICES["deploy"]["configs"] == SERVICES["worker"]["configs"] == mounted
+    assert SERVICES["deploy"]["command"][:4] == ["darklode", "deploy", "--config", "/darklode.yaml"]
+    assert SERVICES["worker"]["environment"]["JUDGE_API_KEY"] == FILLED["JUDGE_API_KEY"]
+
+
+def test_a_worker_with_a_gpu_waits_for_trainers() -> None:
+    train, pool = SERVICES["train"], SERVICES["train-pool"]
+    assert (train["profiles"], pool["profiles"]) == (["train"], ["train"])
+    assert train["command"][-2:] == ["--pool", pool["command"][-1]] == ["--pool", "gpu"]
+    (device,) = train["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
+    assert "artifacts:/artifacts" in train["volumes"]
 
 
 def test_the_judge_caches_prefixes_and_holds_to_its_output() -> None:
@@ -113,16 +144,19 @@ def test_the_judge_caches_prefixes_and_holds_to_its_output() -> None:
         assert "/health" in service["healthcheck"]["test"][-1]
         assert service["environment"]["VLLM_API_KEY"] == FILLED["JUDGE_API_KEY"]
     assert embeddings["profiles"] == ["embeddings"]
-    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["embeddings"]
+    assert [name for name, service in SERVICES.items() if "profiles" not in service] == list(SERVICES)[:6]
 
 
 def test_a_secret_reaches_only_who_needs_it() -> None:
     content = compose(dict.fromkeys(SECRETS, "SECRET") | {"HF_TOKEN": "TOKEN"})["services"]
     holders = {name for name, service in content.items() if "SECRET" in json.dumps(service)}
     assert holders == {"postgres", "server", "worker", "judge", "embeddings"}
-    assert {name for name, service in content.items() if "TOKEN" in json.dumps(service["environment"])} == {
+    assert {
+        name for name, service in content.items() if "TOKEN" in json.dumps(list(service["environment"].values()))
+    } == {
         "judge",
         "embeddings",
+        "train",
     }
     for service in content.values():
         assert "SECRET" not in json.dumps([service.get(part) for part in ("command", "healthcheck", "build")])

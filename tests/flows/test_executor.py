@@ -1,9 +1,11 @@
 """Stages in this process: what stands is not run, what is due stops a dry run, and Ctrl-C is looked for."""
 
+from collections.abc import Callable
+
 import pytest
 
 from darklode.flows import interrupt
-from darklode.flows.executor import DryRun, Exhibit, InProcess, StageIsDue, execute, executing, executor, reported
+from darklode.flows.executor import DryRun, InProcess, StageIsDue, execute, executing, executor, reported
 from darklode.flows.reporting import Silent, reporting
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Step, Tables, call
 
@@ -71,16 +73,16 @@ def test_what_ran_and_what_came_of_it(run: Run) -> None:
 def test_a_flow_finds_the_executor_of_its_block(run: Run) -> None:
     class Showing(InProcess):
         def __init__(self) -> None:
-            self.shown: list[Exhibit] = []
+            self.shown: list[str] = []
 
-        def show(self, exhibits: object) -> None:
-            self.shown += exhibits  # type: ignore[arg-type]
+        def show(self, run: Run, page: Callable[[], str]) -> None:
+            self.shown.append(f"{page()} of {run.store.url}")
 
     mine = Showing()
     with executing(mine):
-        executor().show([Exhibit("a", "text", "of a")])
-    executor().show([Exhibit("b", "text", "nobody looks on here")])
-    assert [one.key for one in mine.shown] == ["a"]
+        executor().show(run, lambda: "the page")
+    executor().show(run, lambda: pytest.fail("nobody looks on here: no page is made"))
+    assert mine.shown == [f"the page of {run.store.url}"]
 
 
 def test_ctrl_c_that_a_library_swallowed_stops_the_next_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
-from darklode.flows.executor import Exhibit, InProcess, executing
 from darklode.flows.nights import NAMED, ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
 from darklode.flows.reporting import Silent, reporting
 from darklode.flows.runs import noted
@@ -57,14 +56,6 @@ def test_what_came_is_told(before: Manifest | None, after: Manifest, said: list[
     assert told.said == said
 
 
-class Showing(InProcess):
-    def __init__(self) -> None:
-        self.shown: list[Exhibit] = []
-
-    def show(self, exhibits: object) -> None:
-        self.shown += exhibits  # type: ignore[arg-type]
-
-
 def log_days(run: Run, *states: tuple[str, str, list[str]]) -> Run:
     """A run whose log has days of March in these states, each with its tenant and reasons."""
     rows = [
@@ -76,19 +67,19 @@ def log_days(run: Run, *states: tuple[str, str, list[str]]) -> Run:
 
 
 def test_a_night_without_held_days_says_nothing(run: Run) -> None:
-    told, showing = Told(), Showing()
-    with reporting(told), executing(showing):
+    told = Told()
+    with reporting(told):
         tell_held(log_days(run, ("t", "admitted", []), ("t", "discarded", ["x"]), ("t", "missing", ["y"])))
-    assert (told.tables, showing.shown) == ([], [])
+    assert told.tables == []
 
 
 def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None:
-    told, showing = Told(), Showing()
+    told = Told()
     log_days(run, ("t", "admitted", []), ("t", "held", ["3 searches, 150 expected", "no clicks"]))
-    with reporting(told), executing(showing), pytest.raises(HeldBack) as raised:
+    with reporting(told), pytest.raises(HeldBack) as raised:
         tell_held(run)
     row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
-    assert (told.tables, [one.key for one in showing.shown]) == ([[row]], ["held-days"])
+    assert told.tables == [[row]]
     assert str(raised.value).startswith(
         "held back, everything else is published: 2026-03-02 (3 searches, 150 expected; no clicks). Look into the log"
     )

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from helpers.commands import Environment, answers, background, clone, free_port, run_command, tables_of, wait_for
 from helpers.compose_file import compose
+from helpers.runs import SAMPLE
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 PASSWORD = "0123456789abcdef"
-SERVICES = compose({"POSTGRES_PASSWORD": PASSWORD, "JUDGE_API_KEY": "0123abcd"})["services"]
+CONTENT = compose({"POSTGRES_PASSWORD": PASSWORD, "JUDGE_API_KEY": "0123abcd"})
+SERVICES = CONTENT["services"]
 
 
 class Postgres:
@@ -81,6 +84,13 @@ def command_of(service: str) -> list[str]:
     return [str(Path(sys.executable).with_name(program)), *arguments]
 
 
+def settings_of(out: Path) -> str:
+    """The composition's settings file with places of this machine, and the judge that needs no GPU."""
+    given = yaml.safe_load(CONTENT["configs"]["darklode"]["content"])
+    given["paths"] |= dict.fromkeys(("docs", "queries", "logs"), str(SAMPLE)) | {"out": str(out)}
+    return yaml.safe_dump(given | {"judge": {"kind": "embedded"}})
+
+
 @pytest.mark.skipif(BINARIES is None, reason="PostgreSQL is not installed: apt-get install postgresql")
 def test_the_composition_without_containers_runs_the_sample(
     alone: Environment, tmp_path: Path, postgres: Postgres
@@ -99,23 +109,17 @@ def test_the_composition_without_containers_runs_the_sample(
     log = tmp_path / "worker.log"
     with postgres.serving(), background(server, served, tmp_path / "server.log", tmp_path):
         wait_for(lambda: answers(f"{url}/health"), "the Prefect server")
+        file = tmp_path / "darklode.yaml"
+        file.write_text(settings_of(tmp_path / "run"))
         for service in ("pool", "deploy", "pool"):  # a second start finds the pool there
-            done = run_command(command_of(service), client, site)
+            command = [str(file) if part == "/darklode.yaml" else part for part in command_of(service)]
+            done = run_command(command, client, site)
             assert done.code == 0, done
         with background(command_of("worker"), client, log, site):
             wait_for(lambda: b"started" in log.read_bytes(), "the worker")
             out = tmp_path / "run"
             prefect = command_of("worker")[0]
-            run = [
-                prefect,
-                "deployment",
-                "run",
-                "build-benchmark/local",
-                "--watch",
-                "--param",
-                f"out={out}",
-            ]
-            done = run_command(run, client, site)
+            done = run_command([prefect, "deployment", "run", "build-benchmark/local", "--watch"], client, site)
         assert done.code == 0, done
         states = postgres.ask("SELECT state_name, count(*) FROM flow_run WHERE state_name <> 'Scheduled' GROUP BY 1")
         tasks = postgres.ask("SELECT DISTINCT state_name FROM task_run")
