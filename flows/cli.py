@@ -16,8 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from darklode.flows import interrupt
 from darklode.flows.commands.options import application
-from darklode.flows.console import console, errors, printable
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.flows.console import console, errors
 
 COMMANDS = (
     "init build mine deploy evaluate report browse review validate diff audit status verify query export pool doctor "
@@ -73,6 +72,8 @@ def _described(name: str) -> str | None:
     return ast.get_docstring(next(functions))
 
 
+DEBUG = "--debug"
+
 app = application(
     name="darklode",
     cls=Commands,
@@ -84,7 +85,10 @@ app = application(
 
 
 @app.callback(invoke_without_command=True)
-def root(show_version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+def root(
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error; goes anywhere.")] = False,  # noqa: ARG001 (see `guarded`)
+) -> None:
     """Options of every command."""
     if show_version:
         from importlib.metadata import version
@@ -97,15 +101,17 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 def guarded() -> int:
-    """Run the command; what a user can mend becomes one message on stderr. Returns the exit code."""
+    """Run the command; whatever goes wrong becomes a message on stderr. Returns the exit code."""
     interrupt.listen()
+    given = sys.argv[1:]
     try:
-        app()
-    except DarklodeError as error:
-        errors.print("[red]error:[/red]", printable(str(error)), soft_wrap=True)
-        return error.code
+        app(args=[one for one in given if one != DEBUG])
     except BrokenPipeError:  # such as `| head`
         return 1
+    except Exception as error:
+        from darklode.flows.mistakes import explain
+
+        return explain(error, debug=DEBUG in given)
     except SystemExit as stop:  # how typer ends, having explained what it refused
         if stop.code == INTERRUPTED:
             errors.print("stopped; the same command goes on from here")

@@ -14,7 +14,7 @@ import typer
 import yaml
 from pydantic import ValidationError
 
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import CommandLineError, SettingsError
 from darklode.schemas.keys import UnknownKey, check_keys, known_keys, merge, without_other_kinds
 from darklode.schemas.kinds import nearest
 from darklode.schemas.settings import Settings
@@ -46,7 +46,21 @@ def load_settings(
     """
     given = read_config(Path(config)) if config else {}
     file = {key: value for key, value in given.items() if key not in BESIDES}
-    return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
+    base = reduce(merge, [file, values or {}], _preset(preset))
+    try:
+        return resolve(merge(base, overrides(assignments)))
+    except SettingsError as error:
+        if assignments and _is_sound(base):
+            raise CommandLineError(*error.each) from error
+        raise
+
+
+def _is_sound(values: Mapping[str, Any]) -> bool:
+    try:
+        resolve(values)
+    except SettingsError:
+        return False
+    return True
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -82,12 +96,16 @@ def resolve(values: Mapping[str, Any]) -> Settings:
     except UnknownKey as error:
         raise SettingsError(str(error)) from error
     except ValidationError as error:
-        found = error.errors()
-        where = _setting(found[0]["loc"])
-        wrong = dict.fromkeys(
-            one["msg"].removeprefix("Value error, ") for one in found if _setting(one["loc"]) == where
-        )
-        raise SettingsError(f"{where}: {' or '.join(wrong)}{_got(found[0]['input'])}") from error
+        found: dict[str, list[Any]] = {}
+        for one in error.errors():
+            found.setdefault(_setting(one["loc"]), []).append(one)
+        raise SettingsError(*(_refusal(where, wrong) for where, wrong in found.items())) from error
+
+
+def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with one setting; the members of a union each say why it is not theirs."""
+    reasons = dict.fromkeys(str(one["msg"]).removeprefix("Value error, ") for one in wrong)
+    return f"{where}: {' or '.join(reasons)}{_got(wrong[0]['input'])}"
 
 
 def recorded_settings(text: bytes | str) -> Settings:
@@ -95,9 +113,13 @@ def recorded_settings(text: bytes | str) -> Settings:
     return resolve(without_other_kinds(yaml.safe_load(text)))
 
 
+def _no_preset(name: str) -> str:
+    return f"there is no preset {name}; {nearest(name, presets())}"
+
+
 def _preset(name: str) -> dict[str, Any]:
     if name not in presets():
-        raise SettingsError(f"there is no preset {name}; {nearest(name, presets())}")
+        raise SettingsError(_no_preset(name))
     return _yaml(files("darklode.flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
@@ -125,7 +147,7 @@ def _yaml(text: str, where: str) -> dict[str, Any]:
 def _assignment(text: str) -> dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise SettingsError(f"--set takes section.key=value, not {text!r}")
+        raise CommandLineError(f"--set takes section.key=value, not {text!r}")
     nested: Any = _scalar(value, text)
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
@@ -136,7 +158,7 @@ def _scalar(value: str, text: str) -> Any:
     try:
         return yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise SettingsError(f"--set {text}: the value is not YAML") from error
+        raise CommandLineError(f"--set {text}: the value is not YAML") from error
 
 
 def _setting(place: tuple[int | str, ...]) -> str:
@@ -195,16 +217,28 @@ def project(config: str | Path | None, preset: str | None = None) -> Project:
 
     Raises:
         SettingsError: the file cannot be read, or names a path that is none of `PATHS`.
+        CommandLineError: there is no such preset.
     """
+    if preset is not None and preset not in presets():
+        raise CommandLineError(_no_preset(preset))
     if config is None:
         return Project({}, preset or DEFAULT_PRESET)
     config = Path(config)
     values = read_config(config)
+    _check_sections({key: value for key, value in values.items() if key not in BESIDES})
     paths = values.get("paths") or {}
     if not isinstance(paths, Mapping):
         raise SettingsError(f"{config}: paths holds {', '.join(PATHS)}")
     found = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
     return Project(found, preset or str(values.get("preset") or DEFAULT_PRESET))
+
+
+def _check_sections(values: Mapping[str, Any]) -> None:
+    """See that a file's sections are known: what is wrong within them depends on preset and options, too."""
+    try:
+        check_keys({key: value for key, value in values.items() if key not in Settings.model_fields})
+    except UnknownKey as error:
+        raise SettingsError(str(error)) from error
 
 
 def _path(config: Path, name: str, value: Any) -> str:

@@ -68,6 +68,10 @@ class Bars:
         self._drop()
         console.print(line(stage, manifest, redone))
 
+    def end(self) -> None:
+        """Leave the terminal as it was: no bar, and a cursor."""
+        self._drop()
+
     def _drop(self) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
@@ -115,11 +119,19 @@ class Lines:
         """Print it."""
         console.print(printable(sentence), soft_wrap=True)
 
+    def end(self) -> None:
+        """There is nothing to end."""
+
 
 def line(stage: str, manifest: Manifest, redone: bool) -> str:
     """A finished stage in one line."""
     how = f"[dim]{manifest.seconds:.1f} s[/dim]" if redone else "[dim]stands[/dim]"
     return f"[green]✓[/green] {stage:<17} {printable(summary(manifest))}  {how}"
+
+
+def refuse(message: str) -> None:
+    """Say on stderr what is wrong, in one line."""
+    errors.print("[red]error:[/red]", printable(message), soft_wrap=True)
 
 
 def reporter() -> Bars | Lines:

@@ -2,16 +2,15 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
-from darklode.flows.nights import ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
+from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came
 from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
-from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
@@ -82,7 +81,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     chosen = load_settings(given.preset, config, values=settings)
     tools.fetch_ranker(chosen)
     logs, docs = given.place("logs", logs), given.place("docs", docs)
-    run, dates = place_for(given.place("mined", out), mined=True), _dates(first, last)
+    run, dates = place_for(given.place("mined", out), mined=True), days(first, last)
     wish = Wish(accept_days or (), discard_days or (), reason)
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)
@@ -105,7 +104,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
     given, seed, mining = settings, settings.seed, settings.mining
     judges, bots = Judges.of(given), given.logs.only(*BOTS)
-    ranks, verifies = given.relevance.ranker != "none", _verifies(given)
+    ranks, verifies = given.relevance.ranker != "none", tools.verifies(given)
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
     apart = given.split.by == "cluster_and_positives"
     history, planner = history_of(run, given), as_kind(given.planner, PlannerKind)
@@ -221,15 +220,9 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
     ]
 
 
-def _verifies(settings: Settings) -> bool:
-    """Whether the judge looks at pairs: where nobody says so, any but the embedded one does."""
-    share = settings.mining.verify_share
-    return settings.judge.kind != "embedded" if share is None else share > 0
-
-
 def _refuted(settings: Settings) -> tuple[str, ...]:
     """The table of verdicts where a refuted positive is to make no triplet."""
-    return VERIFY.writes[:1] if _verifies(settings) and not settings.mining.keep_refuted else ()
+    return VERIFY.writes[:1] if tools.verifies(settings) and not settings.mining.keep_refuted else ()
 
 
 def history_of(run: Run, settings: Settings) -> History:
@@ -247,16 +240,3 @@ def _pairs(
     tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, mining: MiningSettings, past: Past
 ) -> None:
     mined_pairs(tables, output, hop, mining, most=lending.max_per_query, contains=past.contains)
-
-
-def _dates(first: date | None, last: date | None) -> list[date] | None:
-    """All days from the first to the last; None: whatever there is.
-
-    Raises:
-        SettingsError: only one of them is given, or the last is before the first.
-    """
-    if first is None and last is None:
-        return None
-    if first is None or last is None or last < first:
-        raise SettingsError(f"name a first and a last day, the first not after the last (got {first} and {last})")
-    return [first + timedelta(number) for number in range((last - first).days + 1)]

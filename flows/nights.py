@@ -1,11 +1,11 @@
 """What a night of mining says of the log: what came, which days are held back, and what is learned anew."""
 
-from datetime import date
+from datetime import date, timedelta
 
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.base.errors import HeldBack
+from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.decisions import Decisions, Wish
 from darklode.pipeline.mine.history import History
 
@@ -72,3 +72,16 @@ def asked_to_learn(run: Run) -> date | None:
     """The log's last day when somebody asked to learn anew; None: nobody did."""
     asked = noted(run).get(LEARN)
     return date.fromisoformat(asked) if asked else None
+
+
+def days(first: date | None, last: date | None) -> list[date] | None:
+    """All days from the first to the last; None: whatever there is.
+
+    Raises:
+        CommandLineError: only one of them is given, or the last is before the first.
+    """
+    if first is None and last is None:
+        return None
+    if first is None or last is None or last < first:
+        raise CommandLineError(f"name a first and a last day, the first not after the last (got {first} and {last})")
+    return [first + timedelta(number) for number in range((last - first).days + 1)]

@@ -35,6 +35,9 @@ class Reporter(Protocol):
     def say(self, sentence: str) -> None:
         """Something to know besides."""
 
+    def end(self) -> None:
+        """Nothing more comes, however the flow ended."""
+
 
 class Silent:
     """Tells nobody."""
@@ -53,6 +56,9 @@ class Silent:
 
     def say(self, sentence: str) -> None:
         """Say nothing."""
+
+    def end(self) -> None:
+        """There is nothing to end."""
 
 
 class Once:
@@ -84,6 +90,10 @@ class Once:
         """See `Reporter`."""
         if self._new("sentence", sentence):
             self._to.say(sentence)
+
+    def end(self) -> None:
+        """See `Reporter`."""
+        self._to.end()
 
     def _new(self, kind: str, what: str) -> bool:
         known = (kind, what) in self._seen
@@ -119,6 +129,7 @@ def reporting(to: Reporter) -> Iterator[None]:
     try:
         yield
     finally:
+        to.end()
         _LOG.removeHandler(warnings)
         _current.reset(token)
 

@@ -12,7 +12,7 @@ import yaml
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.sealed import KEY as SEAL
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError, SettingsError
 
 if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
     from darklode.schemas.settings import Settings
@@ -58,12 +58,15 @@ class Recorded:
         """The settings with others in their places, given as nested sections.
 
         Raises:
-            SettingsError: as for `load_settings`.
+            CommandLineError: one of them cannot be; the settings themselves can.
         """
         from darklode.flows.config import resolve
         from darklode.schemas.keys import merge
 
-        return resolve(merge(self.settings.model_dump(mode="json"), values))
+        try:
+            return resolve(merge(self.settings.model_dump(mode="json"), values))
+        except SettingsError as error:
+            raise CommandLineError(*error.each) from error
 
 
 NAMED = 3

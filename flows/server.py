@@ -83,18 +83,33 @@ class Configured:
     url: str
     lasting: bool = True
 
-    def wait(self) -> None:
+    def wait(self, seconds: float = 30) -> None:
         """See `Server`: it is there, or it is not."""
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=30):  # noqa: S310 (the user's own server)
+            with urllib.request.urlopen(f"{self.url}/health", timeout=seconds):  # noqa: S310 (the user's own server)
                 return
         except urllib.error.HTTPError:  # it answers; what it refuses, Prefect explains
             return
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: it is no address
             message = (
                 "PREFECT_API_URL does not answer; start that server, or unset it for one that lives with the command"
             )
             raise MissingPart(f"{message} ({error.__class__.__name__})") from error
+
+
+ANSWER_SECONDS = 2.0
+
+
+def check_configured() -> list[str]:
+    """See that the server that the environment names answers; without one there is nothing to find.
+
+    Raises:
+        MissingPart: it does not.
+    """
+    url = os.environ.get("PREFECT_API_URL")
+    if url:
+        Configured(url).wait(ANSWER_SECONDS)
+    return []
 
 
 COMMAND = (sys.executable, "-m", "darklode.flows.server")

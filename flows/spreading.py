@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -92,14 +93,24 @@ def _count(shard: Shard, future: Any) -> int:
         ) from error
 
 
+def check_runner(settings: RunnerSettings) -> list[str]:
+    """See that packages and cluster are there; nothing is imported.
+
+    Raises:
+        MissingPart: one of them is not.
+    """
+    if settings.kind == "ray":
+        if not all(map(find_spec, ("ray", "prefect_ray"))):
+            raise MissingPart('runner.kind ray needs more packages: pip install "darklode[ray]"')
+        if settings.address:
+            _check(settings.address)
+    return []
+
+
 @contextmanager
 def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
-    try:
-        ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
-    except ImportError as error:
-        raise MissingPart('runner.kind ray needs more packages: pip install "darklode[ray]"') from error
-    if settings.address:
-        _check(settings.address)
+    check_runner(settings)
+    ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
     try:
         runner = _entered(settings, ray, prefect_ray)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:

@@ -40,10 +40,19 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
     Raises:
         SettingsError: no name, an unknown one, or one twice.
     """
-    found = _named(settings.relevance.retrievers, "relevance.retrievers", settings)
+    found = ranking_retrievers(settings)
     judges, chunks = _ranking(settings), settings.chunk.model_dump(mode="json")
     version = key_of(judges.identity, identities(found), chunks, through and through.isoformat())
     return Ranker(judges, found, version)
+
+
+def ranking_retrievers(settings: Settings) -> Mapping[str, Builder]:
+    """The retrievers whose lists are ranked.
+
+    Raises:
+        SettingsError: as for `ranker`.
+    """
+    return _named(settings.relevance.retrievers, "relevance.retrievers", settings)
 
 
 def _ranking(settings: Settings) -> Judges:
@@ -56,21 +65,28 @@ def _ranking(settings: Settings) -> Judges:
 
 
 def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
-    """The retrievers that `evaluate.systems` names, or else those that made the run; models are fetched.
+    """See `named_systems`; models are fetched.
 
     Raises:
         SettingsError: an unknown name, or one twice.
         MissingPart: a model cannot be had.
     """
-    usual = settings.relevance.retrievers if mined else settings.pool.retrievers
-    names = settings.evaluate.systems or (() if settings.evaluate.run_files else usual)
-    if not names:
-        return {}
-    found = _named(names, "evaluate.systems", settings)
+    found = named_systems(settings, mined=mined)
     for one in found.values():
         if isinstance(one, NeuralBuilder):
             one.encoder.fetch()
     return found
+
+
+def named_systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
+    """The retrievers that `evaluate.systems` names, or else those that made the run.
+
+    Raises:
+        SettingsError: an unknown name, or one twice.
+    """
+    usual = settings.relevance.retrievers if mined else settings.pool.retrievers
+    names = settings.evaluate.systems or (() if settings.evaluate.run_files else usual)
+    return _named(names, "evaluate.systems", settings) if names else {}
 
 
 def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
@@ -124,6 +140,12 @@ def fetch_ranker(settings: Settings) -> None:
                 "--set relevance.model=NAME takes another model or a folder, --set relevance.ranker=none does without"
             )
             raise MissingPart(f"{error}; {hint}") from error
+
+
+def verifies(settings: Settings) -> bool:
+    """Whether the judge looks at a log's pairs: where nobody says so, any but the embedded one does."""
+    share = settings.mining.verify_share
+    return settings.judge.kind != "embedded" if share is None else share > 0
 
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:

@@ -17,6 +17,7 @@ app = application()
 @app.command()
 def audit(run: RunArgument, assignments: SetOption = None) -> None:
     """Measure again what each retriever contributes to a finished run."""
+    recorded(Run(run))
     launch(audit_retrievers, reporter(), run, overrides(assignments or []))
     show_audit(Run(run))
     warning = favours(all_tables(Run(run)), recorded(Run(run)).settings)

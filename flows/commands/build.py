@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.build_benchmark import build_benchmark
+from darklode.flows.commands.checking import checked, settings_for
 from darklode.flows.commands.doctor import lacking
-from darklode.flows.commands.options import ConfigOption, PresetOption, SetOption, application
+from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, project
 from darklode.flows.console import console, printable, reporter, show
-from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.base.views import query as run_sql
@@ -44,14 +43,20 @@ def build(
     human: Annotated[
         str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
     ] = None,
+    check: CheckOption = False,
 ) -> None:
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
     extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
     given = project(config, preset)
-    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
     docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
-    out = given.path("out", out, "--out")
+    out, extra = given.path("out", out, "--out"), [*(assignments or []), *extra]
+    settings = settings_for(lambda: load_settings(given.preset, config, extra), [docs, queries], out, mined=False)
+    if not checked(lambda preflight: preflight.of_build(docs, queries, out, settings), only=check):
+        return
+    from darklode.flows.build_benchmark import build_benchmark
+    from darklode.flows.launch import launch
+
     _propose(Run(out), settings)
     launch(build_benchmark, reporter(), docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
     if estimate:

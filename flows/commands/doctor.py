@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import urllib.request
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 from darklode.flows.commands.options import application
 from darklode.flows.config import load_settings, presets
 from darklode.flows.console import show
+from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.kinds import KindSection
 
 app = application()
@@ -86,14 +86,15 @@ def _language_model() -> Finding:
 
 
 def _server() -> Finding:
-    url = os.environ.get("PREFECT_API_URL")
-    if not url:
-        return "prefect server", "ok", "none configured: each command starts its own on loopback"
+    from darklode.flows.server import check_configured
+
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310 (the user's own server)
-            return "prefect server", "ok", "PREFECT_API_URL answers"
-    except OSError as error:
-        return "prefect server", "missing", f"PREFECT_API_URL does not answer: {error.__class__.__name__}"
+        check_configured()
+    except MissingPart as error:
+        return "prefect server", "missing", str(error)
+    if "PREFECT_API_URL" not in os.environ:
+        return "prefect server", "ok", "none configured: each command starts its own on loopback"
+    return "prefect server", "ok", "PREFECT_API_URL answers"
 
 
 def _disk() -> Finding:
@@ -101,18 +102,13 @@ def _disk() -> Finding:
 
 
 def _preset(name: str) -> list[Finding]:
-    from darklode.flows import tools
-    from darklode.pipeline.judge.build import configured
-    from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
+    from darklode.flows.preflight import builders, rankers
 
     settings = load_settings(name)
-    judge = configured(settings)
-    found = [(f"preset {name}", *_state(judge, f"judge {judge.kind}"))]
-    found += [("  ranker", *_state(one, f"ranker {one.kind}")) for one in tools.ranking_judges(settings)]
-    parts = tools.retrievers(settings).items()
-    return found + [
-        (f"  {name}", *_state(part.encoder if isinstance(part, NeuralBuilder) else part, "")) for name, part in parts
-    ]
+    parts = builders(settings) | rankers(settings)
+    judge = next(iter(parts))
+    named = {f"preset {name}" if one == judge else f"  {one}": (one, part) for one, part in parts.items()}
+    return [(shown, *_state(part, one if " " in one else "")) for shown, (one, part) in named.items()]
 
 
 def _state(part: KindSection, ready: str) -> tuple[str, str]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from darklode.flows.commands.options import ConfigOption, RunArgument, SetOption, application
+from darklode.flows.commands.checking import checked
+from darklode.flows.commands.options import CheckOption, ConfigOption, RunArgument, SetOption, application
 from darklode.flows.config import BESIDES, overrides, read_config
 from darklode.flows.console import console, reporter, show
-from darklode.flows.evaluate_systems import evaluate_systems
-from darklode.flows.launch import launch
 from darklode.flows.reporting import Silent
 from darklode.flows.steps import plain_rows
 from darklode.pipeline.base.artifacts import Run
@@ -46,9 +45,15 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON, and nothing else.")] = False,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    check: CheckOption = False,
 ) -> None:
     """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
     values = _values(system, run_file, labels, config, assignments or [])
+    if not checked(lambda preflight: preflight.of_evaluation(run, values), only=check, quiet=as_json):
+        return
+    from darklode.flows.evaluate_systems import evaluate_systems
+    from darklode.flows.launch import launch
+
     launch(evaluate_systems, Silent() if as_json else reporter(), run, values)
     tables = all_tables(Run(run))
     if as_json:

@@ -14,7 +14,7 @@ import typer
 from darklode.flows.commands.options import PresetOption, application
 from darklode.flows.config import DEFAULT_PRESET, PATHS, Project, load_settings, project
 from darklode.flows.console import console, printable
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import CommandLineError, SettingsError
 from darklode.schemas.keys import keys, kinds, known_keys
 
 app = application()
@@ -156,7 +156,7 @@ def init(
     found["queries"] = ask.path("queries", queries, "Queries (file or folder; empty: none)", "")
     found["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; empty: none)", "")
     if not found["queries"] and not found["logs"]:
-        raise SettingsError("there is nothing to do without queries or a search log: say --queries, --logs or both")
+        raise CommandLineError("there is nothing to do without queries or a search log: say --queries, --logs or both")
     root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
     chosen = ask.columns(found, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
@@ -217,7 +217,7 @@ class _Ask:
         if sys.stdin.isatty():
             return str(typer.prompt(question, default=default, show_default=bool(default)))
         if default is None:
-            raise SettingsError(f"say --{option}: there is no terminal to ask at")
+            raise CommandLineError(f"say --{option}: there is no terminal to ask at")
         return default
 
     def path(self, option: str, given: str | None, question: str, default: str | None = None) -> str:
@@ -257,5 +257,5 @@ def _assignment(text: str) -> tuple[str, str]:
     place, equals, name = text.partition("=")
     kind, _, role = place.partition(".")
     if not equals or kind not in SECTIONS or not role:
-        raise SettingsError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
+        raise CommandLineError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
     return f"{SECTIONS[kind]}.{role}", name

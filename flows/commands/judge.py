@@ -11,7 +11,7 @@ from darklode.flows.commands.judge_options import language_model, settings_of, s
 from darklode.flows.commands.options import RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 _RENAMED = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
@@ -23,10 +23,10 @@ class Commands(TyperGroup):
         """The command that the arguments name.
 
         Raises:
-            SettingsError: it has another name now.
+            CommandLineError: it has another name now.
         """
         if args[0] in _RENAMED:
-            raise SettingsError(f"`darklode judge {args[0]}` is `darklode judge {_RENAMED[args[0]]}` now")
+            raise CommandLineError(f"`darklode judge {args[0]}` is `darklode judge {_RENAMED[args[0]]}` now")
         return super().resolve_command(ctx, args)
 
 

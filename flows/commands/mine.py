@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.options import ConfigOption, PresetOption, SetOption, application
+from darklode.flows.commands.checking import checked, settings_for
+from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, project
 from darklode.flows.console import console, printable, reporter, show
-from darklode.flows.launch import launch
-from darklode.flows.mine_logs import mine_logs
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import HeldBack, SettingsError
+from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
@@ -70,18 +69,24 @@ def mine(
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    check: CheckOption = False,
 ) -> None:
     """Mine a search log into triplets; a second call reads only what is new."""
     if date and (first or last):
-        raise SettingsError("--date is one day, --from and --to are a range: give one or the other")
+        raise CommandLineError("--date is one day, --from and --to are a range: give one or the other")
     if (first is None) != (last is None):
-        raise SettingsError("--from and --to are a range: give both of them, or --date for one day")
+        raise CommandLineError("--from and --to are a range: give both of them, or --date for one day")
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
     given = project(config, preset)
-    settings = load_settings(given.preset, config, [*(assignments or []), *extra])
     logs, docs = given.path("logs", logs, "--logs"), given.path("docs", docs, "--docs")
-    out = given.path("mined", out, "--out")
-    begin, end = date or first, date or last
+    out, extra = given.path("mined", out, "--out"), [*(assignments or []), *extra]
+    settings = settings_for(lambda: load_settings(given.preset, config, extra), [logs, docs], out, mined=True)
+    begin, end = (day and day.date() for day in (date or first, date or last))
+    if not checked(lambda preflight: preflight.of_mine(logs, docs, out, settings, begin, end), only=check):
+        return
+    from darklode.flows.launch import launch
+    from darklode.flows.mine_logs import mine_logs
+
     try:
         launch(
             mine_logs,
@@ -89,8 +94,8 @@ def mine(
             logs,
             docs,
             out,
-            first=begin and begin.date(),
-            last=end and end.date(),
+            first=begin,
+            last=end,
             refresh=refresh,
             accept_days=accept_days,
             discard_days=discard_days,

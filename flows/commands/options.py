@@ -17,6 +17,10 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="YAML file with settings and paths; overrides the preset.")
 ]
 
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Only look whether anything is in the way: exit code 1 if something is.")
+]
+
 
 def application(**given: Any) -> typer.Typer:
     """The app of a command's file."""

@@ -15,7 +15,7 @@ from darklode.flows.commands.options import RunArgument, SetOption, application
 from darklode.flows.config import overrides
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 if TYPE_CHECKING:
     from darklode.flows.web.review import Review
@@ -53,7 +53,7 @@ def review(
     from darklode.flows.web.server import Place
 
     if (export_sheet or import_sheet) and (reviewer is None or (export_sheet and import_sheet)):
-        raise SettingsError("a sheet is exported, or imported, for one reviewer: add --reviewer NAME")
+        raise CommandLineError("a sheet is exported, or imported, for one reviewer: add --reviewer NAME")
     place = Place(host, port, tuple(allow_host or ()))
     opened = Run(run)
     with _under_way(opened, assignments or []) as started:
@@ -167,5 +167,5 @@ def _named(started: Review, given: str) -> str:
 
     name = reviewer_name(given)
     if name is None:
-        raise SettingsError(f"--reviewer must be a name of 1 to {NAME_CHARACTERS} letters, digits or signs")
+        raise CommandLineError(f"--reviewer must be a name of 1 to {NAME_CHARACTERS} letters, digits or signs")
     return started.turns.spelled(name)

@@ -10,6 +10,7 @@ from darklode.flows.commands.options import RunArgument, SetOption, application
 from darklode.flows.config import overrides
 from darklode.flows.console import cell, console, printable, reporter, show
 from darklode.flows.launch import launch
+from darklode.flows.runs import benchmark
 from darklode.flows.validate_benchmark import decide, validate_benchmark
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, NotPublishable
@@ -45,6 +46,7 @@ def validate(
     """Hold a run's judge against its reviewers, and decide on its release."""
     asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
     given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
+    benchmark(Run(run))
     try:
         launch(validate_benchmark, reporter(), run, overrides([*(assignments or []), *given]))
     except NotPublishable:

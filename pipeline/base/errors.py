@@ -2,6 +2,7 @@
 
 DarklodeError
 ├── SettingsError        an unknown key, a value out of bounds
+│   └── CommandLineError of an option, and not of a file
 ├── InputError           a path, file or column that cannot be read at all
 │   └── TooManyRejects   so many bad rows that the mapping must be wrong
 ├── ArtifactError        a run folder that is locked, incomplete, damaged or not a run
@@ -9,6 +10,7 @@ DarklodeError
 ├── NotPublishable       a benchmark whose judge agrees too little with people
 ├── HeldBack             days of a search log that wait for somebody's decision
 ├── MissingPart          a package, server or key that a setting asks for
+├── NotReady             several of these at once, found before the work begins
 └── ExportError          a run that the format cannot hold
 
 Each message says what was wrong, where, and what to do next. A bad row is no error: it goes to `rejects`.
@@ -18,13 +20,27 @@ from collections.abc import Sequence
 
 
 class DarklodeError(Exception):
-    """Base of all errors that a user can mend; the command line prints it without a traceback and ends with `code`."""
+    """Base of all errors that a user can mend; the command line prints it without a traceback and ends with `code`.
+
+    Args:
+        messages: one, or several that were found at once, each whole.
+    """
 
     code = 1
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("\n".join(messages))
+        self.each = list(messages)
 
 
 class SettingsError(DarklodeError):
     """A setting that is unknown or out of bounds."""
+
+
+class CommandLineError(SettingsError):
+    """An option that is wrong, or does not go with another one."""
+
+    code = 2
 
 
 class InputError(DarklodeError):
@@ -68,5 +84,15 @@ class MissingPart(DarklodeError):
     """Something that a setting asks for is not installed, not reachable or not configured."""
 
 
+class NotReady(DarklodeError):
+    """Several things that stand in the way, found before anything was begun."""
+
+
 class ExportError(DarklodeError):
     """The run does not hold what the export format needs."""
+
+
+class UnknownFormat(ExportError):
+    """There is no export format of the name."""
+
+    code = 2

@@ -14,7 +14,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.artifacts.tables import named
-from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.errors import ExportError, UnknownFormat
 from darklode.pipeline.base.views import literal
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writing import require
@@ -41,7 +41,7 @@ def format_of(name: str) -> Format:
     if name not in EXPORTS.names():
         close = get_close_matches(name.lower(), EXPORTS.names(), n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"the formats are {', '.join(EXPORTS.names())}"
-        raise ExportError(f"there is no export format {name!r}; {hint}")
+        raise UnknownFormat(f"there is no export format {name!r}; {hint}")
     try:
         found = EXPORTS.load(name)
     except UnknownKind as error:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.likely import hint, likeliest, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
@@ -99,15 +100,21 @@ class Columns:
         found = self._roles(present)
         for role in self.needed:
             if role not in found:
-                wanted = ", ".join(self.usual[role])
-                raise InputError(
-                    f"{where} has no column for the {role} (none of {wanted}); it has {_list(present)}; "
-                    f"name it in {self.section}.{role}"
-                )
+                raise self._lacking(where, role, present)
         twice = [name for name in found.values() if list(present).count(name) > 1]
         if twice:
             raise InputError(f"{where} has several columns named {twice[0]!r}; rename all but one")
         return found
+
+    def fits(self, present: Collection[str]) -> bool:
+        """Whether all that the settings name and all that is needed is there."""
+        return set(self.named.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
+
+    def _lacking(self, where: str, role: str, present: Collection[str]) -> InputError:
+        wanted, taken = ", ".join(self.usual[role]), set(self._roles(present).values())
+        guess = likeliest(role, self.usual[role], [name for name in present if name not in taken])
+        said = f"{where} has no column for the {role} (none of {wanted}); it has {_list(present)}; "
+        return InputError(said + hint(option(self.section, role, guess), guess))
 
     def everywhere(self, found: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """The names of each role in a file whose rows may omit what others have: of those not found yet, all usual.
@@ -122,8 +129,9 @@ class Columns:
         if name in present:
             return
         near = difflib.get_close_matches(name, list(present), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "name one of them or none"
-        raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {hint}")
+        guess = near[0] if near else likeliest(role, self.usual[role], present)
+        said = hint(option(self.section, role, guess), guess) if guess else "name one of them or none"
+        raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {said}")
 
     def pick(self, values: Mapping[str, str]) -> dict[str, str]:
         """The values of front matter or of HTML meta elements by role, for those that are there; never the text."""

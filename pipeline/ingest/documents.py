@@ -118,7 +118,7 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
     for file in choice.others:
         intake.foreign(file)
     for block in _blocks(path, choice, intake, settings):
-        clean, keys = _usable(block, intake, seen, settings)
+        clean, keys = usable(block, intake, seen, settings)
         parts.add(_rows(clean), keys % BOUNDARY == 0)
     parts.close()
     intake.close(settings.max_reject_share)
@@ -133,7 +133,7 @@ def _blocks(path: str, choice: Choice, intake: Intake, settings: IngestSettings)
         yield from read_tabular(file, choice.format, columns, intake, settings.max_row_bytes)
 
 
-def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
+def usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
     """The rows with an id of their own and a text, and the hashes of their ids."""
     sound = weed(block, common_faults(block, "doc_id", settings), intake)
     whole = (sound if "doc_id" in sound.columns else _named(sound)).completed(settings)

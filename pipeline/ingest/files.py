@@ -1,6 +1,7 @@
 """Which files a path stands for, the format of each, which hold documents or queries, and how they are to be read."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ FORMATS = {
     ".txt": "text",
     ".text": "text",
     ".rst": "text",
+    ".json": "jsonl",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
@@ -34,6 +36,17 @@ FORMATS = {
 PROSE = frozenset({"markdown", "html", "text"})
 TABULAR = frozenset({"jsonl", "csv", "parquet"})
 REMOTE = "s3://"
+
+_SHEET = "save it as CSV (UTF-8) there, or run `soffice --headless --convert-to csv {name}`"
+_PAGES = "make text of it: `pandoc -o {name}.md {name}`"
+CONVERSIONS = {
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods", ".numbers"), _SHEET),
+    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), _PAGES),
+    ".doc": "make text of it: `soffice --headless --convert-to txt {name}`",
+    ".pdf": "make text of it: `pdftotext {name} {name}.txt`",
+    **dict.fromkeys((".zip", ".tar", ".7z"), "unpack it first"),
+}
+"""How files that are often at hand become files that are read, by their endings."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,25 @@ def listing(path: str, *, remote: bool = False) -> list[File]:
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read: {error.strerror}; check its permissions") from error
     raise InputError(f"{path} does not exist; name a file or a folder to read")
+
+
+def with_columns(files: list[File]) -> list[File]:
+    """The files with columns; those that end with `.json` alone where there are no others: mostly they tell of them."""
+    known = [file for file in files if file.format in TABULAR]
+    return [file for file in known if file.ending != ".json"] or known
+
+
+def conversions(files: list[File]) -> list[str]:
+    """How those of some files that are not read can become ones that are: a phrase for each ending."""
+    found: dict[str, list[File]] = {}
+    for file in files:
+        if file.ending in CONVERSIONS:
+            found.setdefault(file.ending, []).append(file)
+    return [
+        f"{len(some)} {ending} file{'s' * (len(some) > 1)} cannot be read; "
+        f"{CONVERSIONS[ending].format(name=shlex.quote(some[0].path.name))}"
+        for ending, some in found.items()
+    ]
 
 
 def source_fingerprint(path: str) -> str:
@@ -162,7 +194,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-QUERY_ENDINGS = {".txt", ".text", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+QUERY_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
 
 
 @dataclass(frozen=True)
@@ -206,9 +238,10 @@ def choose_queries(path: str, wanted: str) -> Choice:
         names = ", ".join(file.name for file in named)
         raise InputError(f"{path} has several files of queries ({names}); name the one to read")
     known = [file for file in files if file.ending in QUERY_ENDINGS]
+    known = [file for file in known if file.ending != ".json"] or known
     if not known:
         raise InputError(
-            f"{path} holds no queries; name a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them"
+            _nothing(path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them")
         )
     if named:
         return Choice(named, None, [file for file in files if file.skipped])
@@ -229,13 +262,19 @@ def _beir(path: str, files: list[File], stem: str) -> Choice:
 
 
 def _split(path: str, files: list[File], formats: frozenset[str], reader: str | None) -> Choice:
-    known = [file for file in files if file.format in formats]
+    known = [file for file in files if file.format in formats] if formats is PROSE else with_columns(files)
     if not known:
-        raise InputError(
-            f"{path} holds no documents; name a folder of Markdown, HTML or text files, "
-            "or .jsonl, .csv, .tsv or .parquet files, or set ingest.documents.format"
+        readable = (
+            "a folder of Markdown, HTML or text files, or .jsonl, .csv, .tsv or .parquet files, or set "
+            "ingest.documents.format"
         )
-    return Choice(known, reader, [file for file in files if file.format not in formats])
+        raise InputError(_nothing(path, "documents", files, readable))
+    return Choice(known, reader, [file for file in files if file not in known])
+
+
+def _nothing(path: str, what: str, files: list[File], readable: str) -> str:
+    """What to say where nothing can be read."""
+    return "; ".join([f"{path} holds no {what}", *conversions(files), f"name {readable}"])
 
 
 def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Choice:
@@ -299,7 +338,7 @@ def _files(kind: Kind, path: str) -> list[File]:
         return choose_documents(path, "auto").files
     if kind == "queries":
         return choose_queries(path, "auto").files
-    return [file for file in listing(path) if file.format in TABULAR]
+    return with_columns(listing(path))
 
 
 def _columns(file: File) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from darklode.pipeline.base.artifacts import key_of
-from darklode.pipeline.ingest.files import TABULAR, File
+from darklode.pipeline.ingest.files import File, with_columns
 
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
@@ -86,11 +86,11 @@ def without_markers(files: Iterable[File]) -> list[File]:
 
 def _logs(files: Sequence[File], wanted: str, *, ubi: bool) -> list[File]:
     if ubi:
-        known = [file for file in files if file.format in TABULAR]
+        known = with_columns(list(files))
         named = [file for file in known if _named(file, EVENTS) or _named(file, SEARCHES)]
         return known if wanted == "ubi" else named
     if wanted == "auto":
-        known = [file for file in files if file.format in TABULAR]
+        known = with_columns(list(files))
         return [file for file in known if date_in(file.name)] or known
     return [file for file in files if file.format == wanted] or [file for file in files if not file.skipped]
 

@@ -37,13 +37,14 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
         intake.foreign(file)
     for file in choice.files:
         for block in read_tabular(file, choice.format, columns, intake, settings.max_row_bytes):
-            rows = _usable(block, intake, seen, settings)
+            rows = usable(block, intake, seen, settings)
             parts.add(rows, np.zeros(rows.num_rows, dtype=bool))
     parts.close()
     intake.close(settings.max_reject_share)
 
 
-def _usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
+def usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
+    """The rows of `raw_queries` that a block makes; the others are turned away."""
     sound = weed(block, common_faults(block, "query_id", settings), intake)
     times, unreadable = read_times(sound.columns.get("timestamp", sound.nulls()))
     counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))

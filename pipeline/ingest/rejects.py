@@ -4,17 +4,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output
+from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.base.artifacts.output import PAYLOAD_CHARACTERS
 from darklode.pipeline.base.errors import InputError, TooManyRejects
 from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.readers.guise import LATIN, recoding
 from darklode.pipeline.ingest.rows import Block
 from darklode.schemas.tables import REJECTS
+
+NOT_UTF8 = "not UTF-8"
 
 
 @dataclass
@@ -88,13 +91,21 @@ class Tally:
         if self.own - self.kept > share * self.own or not self.kept:
             raise TooManyRejects(self._complaint(path, columns, share))
 
+    def worst(self) -> str:
+        """The three commonest reasons, with a place for each."""
+        found = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
+        return "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in found)
+
+    def remedy(self) -> str:
+        """What to do where text is no UTF-8; empty where all is."""
+        name = self.examples.get(NOT_UTF8, "").rpartition("/")[2].partition(":")[0]
+        return f"if it is Latin-1: {recoding(name, LATIN)}; " if self.reasons[NOT_UTF8] and name else ""
+
     def _complaint(self, path: str, columns: str, share: float) -> str:
-        worst = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
-        reasons = "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in worst)
         bound = f", more than {share:.0%}" if self.kept else ""
         return (
-            f"{self.own - self.kept} of {self.own} rows of {path} could not be read{bound} ({reasons}); "
-            f"check {columns} and the file, or raise ingest.max_reject_share"
+            f"{self.own - self.kept} of {self.own} rows of {path} could not be read{bound} ({self.worst()}); "
+            f"{self.remedy()}check {columns} and the file, or raise ingest.max_reject_share"
         )
 
 
@@ -148,6 +159,16 @@ KINDS = {
 }
 
 
+class Sink(Protocol):
+    """Where rejects, progress and the funnel's step go: an `Output`, or nowhere, where a source is only tried."""
+
+    def progress(self, done: int, total: int | None = None, note: str = "") -> None: ...
+
+    def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None: ...
+
+    def count(self, step: FunnelStep) -> None: ...
+
+
 class Intake:
     """Rows in and rejects of one ingest.
 
@@ -160,7 +181,7 @@ class Intake:
     """
 
     def __init__(
-        self, output: Output, kind: str, path: str, files: Sequence[File], masking: Masking | None = None
+        self, output: Sink, kind: str, path: str, files: Sequence[File], masking: Masking | None = None
     ) -> None:
         self._output = output
         self.name = kind
@@ -173,6 +194,7 @@ class Intake:
         self._tables: list[pa.Table] = []
         self._masking = masking
         self._heard = True
+        self.remarks: dict[str, None] = {}
 
     def expect(self, files: Iterable[File]) -> None:
         """Add files to those that will be read."""
@@ -186,6 +208,10 @@ class Intake:
         """Report how far the open file is read, in bytes."""
         if self._heard:
             self._output.progress(self._finished + position, self._total)
+
+    def remark(self, sentence: str) -> None:
+        """Note what is worth knowing of a file; a trial tells it."""
+        self.remarks[sentence] = None
 
     def closed(self, file: File) -> None:
         """Report a file as read to its end."""

@@ -180,8 +180,10 @@ def build(  # noqa: PLR0913 (the options of the command)
     changes = {"clean.keep_all": True} if keep_all_queries else {}
     chosen = _settings(given.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
     documents, log, to = _place(given, "docs", docs), _place(given, "queries", queries), _place(given, "out", out)
+    from darklode.flows import preflight
     from darklode.flows.build_benchmark import build_benchmark
 
+    preflight.found_by(preflight.of_build(documents, log, to, chosen)).insist()
     launch(build_benchmark, Silent(), documents, log, to, given.preset, chosen.model_dump(mode="json"))
     return Run(to)
 
@@ -227,8 +229,10 @@ def mine(  # noqa: PLR0913 (the options of the command)
     changes = {"mining.test_from": test_from.isoformat()} if test_from else {}
     chosen = _settings(given.preset, config, settings, changes)
     log, documents, to = _place(given, "logs", logs), _place(given, "docs", docs), _place(given, "mined", out)
+    from darklode.flows import preflight
     from darklode.flows.mine_logs import mine_logs
 
+    preflight.found_by(preflight.of_mine(log, documents, to, chosen, first, last)).insist()
     values = chosen.model_dump(mode="json")
     days = {"first": first, "last": last, "refresh": refresh}
     decided = {"accept_days": list(accept_days), "discard_days": list(discard_days), "reason": reason}
@@ -256,6 +260,7 @@ def evaluate(
     Raises:
         DarklodeError: what the command line would print; the class says what kind of error it is.
     """
+    from darklode.flows import preflight
     from darklode.flows.evaluate_systems import evaluate_systems
 
     given = {"systems": list(systems), "run_files": [str(Path(one).resolve()) for one in run_files]}
@@ -263,7 +268,9 @@ def evaluate(
     if labels is not None:
         named["labels"] = str(Path(labels).resolve())
     nested = [_nested(key, value) for key, value in {**(settings or {}), "evaluate": named}.items()]
-    launch(evaluate_systems, Silent(), str(out), reduce(merge, nested, dict[str, Any]()))
+    values = reduce(merge, nested, dict[str, Any]())
+    preflight.found_by(preflight.of_evaluation(str(out), values)).insist()
+    launch(evaluate_systems, Silent(), str(out), values)
     return Run(out)
 
 

@@ -42,11 +42,6 @@ def test_a_mistake_ends_the_process_with_1_and_one_line(alone: Environment, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "--docs", ".", "--queries", ".", "--out", "x", "--set", "pool.deepth=1"], "did you mean pool.depth"),
-        (
-            ["build", "--docs", ".", "--queries", ".", "--out", "x", "--preset", "[/]"],
-            r"there is no preset \[/\]; known",
-        ),
         (["build", "--docs", ".", "--queries", ".", "--out", "x", "--config", "n.yaml"], "no settings file n.yaml"),
         (["status", "nothing"], "nothing holds no run; make one with `darklode build --out"),
         (["status", "nothing", "--settings"], "nothing holds no run"),

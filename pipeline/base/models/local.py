@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from math import prod
@@ -15,6 +16,7 @@ from typing import Any
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import lacks_memory
+from darklode.pipeline.base.remote.endpoint import listens
 from darklode.schemas.settings import LocalModel as Settings
 
 PACKAGE = "package:"
@@ -103,12 +105,20 @@ def lacks(settings: Settings) -> list[str]:
         model = locate(settings)
     except DarklodeError as error:
         return [str(error)]
-    found = [] if model else [f"the model is not in the local cache: {fetch_hint(settings)}"]
+    found = [] if model or hub_answers() else [f"the model is not in the local cache: {fetch_hint(settings)}"]
     code = own_code(model.folder) if model else None
     if code:
         found.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
     needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
     return found + lacks_memory(settings.device, needed)
+
+
+@cache
+def hub_answers() -> bool:
+    """Whether models can be fetched: the hub takes a connection, and nothing forbids to ask it."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and listens(constants.ENDPOINT)
 
 
 def _without_package(settings: Settings) -> list[str]:

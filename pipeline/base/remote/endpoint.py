@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies, proxy_bypass, urlopen
 
-from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
 from darklode.pipeline.base.remote.faults import Response, fault_of_connection
 from darklode.schemas.section import holds_secret, host_and_path
 
@@ -104,8 +105,47 @@ def key_from(key_env: str, needed_by: str) -> str:
     return key
 
 
+def lacks_server(base_urls: Iterable[str], key_env: str, model: str) -> list[str]:
+    """What calling a model needs and does not find, a phrase each: an address, a key, a server that has the model.
+
+    Servers with a key are not asked what they have: some list less than they serve.
+
+    Args:
+        base_urls: of its servers.
+        key_env: environment variable with their key; empty: none is sent.
+        model: its name there.
+    """
+    try:
+        places = {url: address(url, key_env) for url in base_urls}
+        key_from(key_env, f"model {model} at {', '.join(places.values())}")
+    except DarklodeError as error:
+        return [str(error)]
+    found = [_lacking(url, place, None if key_env else model) for url, place in places.items()]
+    return [phrase for phrase in found if phrase]
+
+
+def _lacking(base_url: str, place: str, model: str | None) -> str:
+    if not listens(base_url):
+        return f"no server answers at {place}; start it, or correct base_url"
+    served = _models(base_url) if model else []
+    if not served or model in served:
+        return ""
+    return f"the server at {place} serves {', '.join(served)}, and no {model}; correct model"
+
+
+def _models(base_url: str) -> list[str]:
+    """What a server says that it serves; nothing where it does not say."""
+    try:
+        with urlopen(f"{base_url.rstrip('/')}/models", timeout=CONNECT_SECONDS) as answer:  # noqa: S310 (http, see address)
+            return sorted(str(one["id"]) for one in json.load(answer)["data"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
 def listens(base_url: str) -> bool:
-    """Whether anything takes a connection there; nothing is sent."""
+    """Whether anything takes a connection there; nothing is sent. What lies behind a proxy is taken to."""
+    if _proxied(base_url):
+        return True
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

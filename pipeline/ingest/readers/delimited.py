@@ -12,10 +12,12 @@ import pyarrow.csv as pc
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import Columns
 from darklode.pipeline.ingest.files import File
-from darklode.pipeline.ingest.readers.text import Records, lines_of, records_of, sound
+from darklode.pipeline.ingest.readers.guise import LATIN, recoding
+from darklode.pipeline.ingest.readers.text import Records, head_of, lines_of, records_of, sound
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file
 
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 WRONG_COUNT = "wrong number of fields"
 
 
@@ -31,11 +33,17 @@ class Header:
 def read_csv(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
     """Read a CSV (RFC 4180) or TSV file with a header; a row longer than `limit` bytes is rejected.
 
+    Where the header has no columns that are wanted, but would have them if other characters were the delimiter
+    (semicolons, tabs, bars), they are.
+
     Raises:
         InputError: the file cannot be read, its header is no header, or it lacks a column.
     """
     header = None
-    delimiter = "\t" if file.ending == ".tsv" else ","
+    usual = "\t" if file.ending == ".tsv" else ","
+    delimiter = _delimiter(head_of(file), usual, columns)
+    if delimiter != usual:
+        intake.remark(f"{file.path}: its columns are separated by {DELIMITERS[delimiter]}")
     for some in records_of(file, intake.at, limit, delimiter):
         records = some
         if header is None and len(records):
@@ -45,14 +53,29 @@ def read_csv(file: File, columns: Columns, intake: Intake, limit: int) -> Iterat
             yield from _blocks(sound(records, file, intake), header, file, intake)
 
 
+def _delimiter(head: bytes, usual: str, columns: Columns) -> str:
+    """What separates the columns: what is usual, unless the header fits with something else alone."""
+    line = head.partition(b"\n")[0].decode(errors="replace")
+    named = {one: _names(line, one) for one in dict.fromkeys((usual, *DELIMITERS))}
+    if fitting := [one for one, names in named.items() if columns.fits(names)]:
+        return fitting[0]
+    return max(named, key=lambda one: len(named[one])) if len(named[usual]) == 1 else usual
+
+
+def _names(line: str, delimiter: str) -> list[str]:
+    found = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])
+    return [name.strip() for name in found]
+
+
 def _header(records: Records, file: File, delimiter: str, columns: Columns) -> Header:
     try:
         line = records.raw(0).decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{file.path} is not UTF-8 in its header; save it as UTF-8") from error
+        how = recoding(file.path.name, LATIN)
+        raise InputError(f"{file.path} is not UTF-8 in its header; if it is Latin-1: {how}") from error
     if 0 in records.faults or "\0" in line:
         raise InputError(f"{file.path} has no header that can be read; its first line must name the columns")
-    names = [name.strip() for name in next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter))]
+    names = _names(line, delimiter)
     found = columns.find(str(file.path), names)
     return Header(len(names), delimiter, {role: names.index(name) for role, name in found.items()})
 

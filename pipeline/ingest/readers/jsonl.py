@@ -21,7 +21,8 @@ from darklode.pipeline.ingest.columns import (
     schema_of,
 )
 from darklode.pipeline.ingest.files import File
-from darklode.pipeline.ingest.readers.text import Records, lines_of, records_of, sound
+from darklode.pipeline.ingest.readers.json_array import elements, is_array
+from darklode.pipeline.ingest.readers.text import Records, head_of, lines_of, pieces, records_in, sound
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file, joined
 
@@ -38,16 +39,18 @@ class BadLineError(Exception):
 
 
 def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
-    """Read a file of JSON objects, one a line; a line longer than `limit` bytes is rejected.
+    """Read a file of JSON objects, one a line, or an array of them; one longer than `limit` bytes is rejected.
 
-    A line may omit what others have. A column that the settings name has to be there in the first megabyte.
+    Of an array, the elements are counted as lines. A line may omit what others have. A column that the settings name
+    has to be there in the first megabyte.
 
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
     found: Names = {}
     kinds = pa.schema([])
-    for some in records_of(file, intake.at, limit):
+    source = pieces(file, intake.at)
+    for some in records_in(elements(source) if is_array(head_of(file)) else source, limit):
         records = sound(some.keep(~_actions(some)) if columns.events else some, file, intake)
         if not found and (good := _probe(records)):
             found = columns.everywhere(columns.find(str(file.path), names_in(good, nested=columns.events)))

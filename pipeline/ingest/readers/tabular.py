@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from darklode.pipeline.ingest.columns import Columns
 from darklode.pipeline.ingest.files import File
 from darklode.pipeline.ingest.readers.delimited import read_csv
+from darklode.pipeline.ingest.readers.guise import check_guise, is_utf16
 from darklode.pipeline.ingest.readers.jsonl import read_jsonl
 from darklode.pipeline.ingest.readers.parquet import read_parquet
-from darklode.pipeline.ingest.readers.text import lines_of, records_of, sound
+from darklode.pipeline.ingest.readers.text import head_of, lines_of, records_of, sound
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file
 
@@ -22,6 +23,10 @@ def read_tabular(file: File, form: str | None, columns: Columns, intake: Intake,
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
+    if (form or file.format) != "parquet":
+        check_guise(file, head_of(file))
+        if is_utf16(file):
+            intake.remark(f"{file.path}: it is UTF-16")
     match form or file.format:
         case "jsonl":
             yield from read_jsonl(file, columns, intake, limit)

@@ -46,6 +46,11 @@ def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
         raise InputError(f"{file.path} cannot be read ({error.strerror}); check its permissions") from error
 
 
+def head_of(file: File) -> bytes:
+    """The first piece of a file, nothing of an empty one; see `pieces`."""
+    return next(pieces(file, lambda _at: None), b"")
+
+
 def _decoded(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
     piece = stream.read(PIECE_BYTES)
     wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -166,17 +171,21 @@ def lines_of(records: Records) -> pa.Array:
 
 
 def records_of(file: File, at: Callable[[int], None], limit: int, delimiter: str | None = None) -> Iterator[Records]:
-    """Read a file's records in blocks of about a megabyte.
+    """Read a file's records in blocks of about a megabyte; see `records_in`."""
+    yield from records_in(pieces(file, at), limit, delimiter)
+
+
+def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None) -> Iterator[Records]:
+    """The records of a file's pieces, in blocks of about a megabyte.
 
     Args:
-        file: the file.
-        at: told how many of its bytes are read.
+        source: the pieces.
         limit: longest record in bytes; of a longer one only the beginning is kept, with a fault.
         delimiter: of a CSV file, where quoted fields may hold line ends; None: each line is a record.
     """
     closed = _closed(delimiter) if delimiter else None
     carry, number = b"", 1
-    for data in chain(_whole_lines(pieces(file, at), limit), [None]):
+    for data in chain(_whole_lines(source, limit), [None]):
         text = carry + (data or b"")
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
         inner, fault, rest = np.zeros(len(ends), dtype=bool), None, len(ends)

@@ -108,17 +108,16 @@ class LlmSettings(ChatServer, LedgerKind):
         return estimate(tables, self.source(cache_settings), Ledger(cache_settings.root), self, seed=seed)
 
     def missing(self) -> list[str]:
-        """A prompt, a key, or a server of one's own that listens."""
-        from darklode.pipeline.base.remote.endpoint import address, key_from, listens
+        """A key, a server that listens, a prompt."""
+        from darklode.pipeline.base.remote.endpoint import lacks_server
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
+        lacking = lacks_server(self.base_url, self.key_env, self.model)
         try:
             load_prompt(self.prompt)
-            key_from(self.key_env, f"model {self.model}")
         except DarklodeError as error:
-            return [str(error)]
-        asleep = [url for url in self.base_url if not self.key_env and not listens(url)]
-        return [f"no server answers at {address(url, '')}" for url in asleep]
+            lacking.append(str(error))
+        return lacking
 
 
 KIND = LlmSettings

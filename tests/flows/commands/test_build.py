@@ -32,6 +32,7 @@ pytestmark = pytest.mark.server
 
 def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: SampleRun) -> None:
     printed = sample_run.printed
+    assert printed.startswith("Looking at inputs, settings, servers and models.\n")
     for stage in STAGES:
         assert f"{stage}: not run yet\n✓ {stage} " in printed
     assert re.search(r"^Funnel$.*^ingest\.documents +\d+ +rows +81 +rows +not a document format", printed, re.M | re.S)
@@ -42,7 +43,7 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
     assert "Three of the triplets" in printed
     assert "Labels by the embedded scorer, not by an LLM" in printed
-    assert printed.startswith("An encoder is installed that can judge here, too") == (not lacking("local"))
+    assert ("\nAn encoder is installed that can judge here, too" in printed) == (not lacking("local"))
     for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {sample_run.folder}/{place}\n" in printed
         assert (sample_run.folder / place).exists()
@@ -94,7 +95,7 @@ def test_a_flow_that_fails_says_why_in_one_line(
     nobody = dict(served) | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
     cases = [
         (build_command(tmp_path / "a", docs=tmp_path / "none"), served, "none does not exist; name a file or a folder"),
-        (build_command(tmp_path / "b", docs=empty), served, r"\[red\]empty\[/\] holds no files; name a file"),
+        (build_command(tmp_path / "b", docs=empty), served, r"\[red\]empty\[/\] holds no documents; name a folder"),
         (build_command(copied), served, "another process is writing to .*/run; wait for it or choose another --out"),
         ([DARKLODE, "audit", str(empty)], served, r"\[red\]empty\[/\] holds no run; make one with `darklode build"),
         (build_command(tmp_path / "c"), nobody, "PREFECT_API_URL does not answer; start that server"),

@@ -16,7 +16,10 @@ from helpers.log_ingesting import FULL, logs_of
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text": "contnt"}, r"no column 'contnt' \(ingest\.documents\.columns\.text\).*has key, content.*'content'"),
+        (
+            {"text": "contnt"},
+            r"no column 'contnt' \(ingest\.documents\.columns\.text\).*has key, content;.*columns\.text=content\?$",
+        ),
         ({"tenant": "org"}, r"no column 'org'.*name one of them or none"),
     ],
 )
@@ -31,7 +34,9 @@ def test_a_mapped_column_must_exist(tmp_path: Path, name: str, columns: dict[str
 
 
 def test_a_source_without_a_text_column_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no column for the text .*it has id, words; name it in .*columns\.text"):
+    with pytest.raises(
+        InputError, match=r"no column for the text .*it has id, words; is it --set .*columns\.text=words\?$"
+    ):
         documents_of(write(tmp_path / "d.csv", "id,words\n1,a\n"), tmp_path / "run")
 
 
@@ -71,7 +76,7 @@ def test_settings_map_front_matter_keys(tmp_path: Path) -> None:
 
 
 def test_a_mapped_key_that_no_document_has_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no column 'titel'.*did you mean 'title'"):
+    with pytest.raises(InputError, match=r"no column 'titel'.*is it --set ingest\.documents\.columns\.title=title\?"):
         ingest(tmp_path, {"a.md": "---\ntitle: A\n---\ntext"}, documents={"columns": {"title": "titel"}})
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.schemas.section import NoRow
 
@@ -40,15 +39,10 @@ class LlmPlannerSettings(PlannerKind):
         return LlmPlanner(self, cache_settings.root)
 
     def missing(self) -> list[str]:
-        """The key, or a server of one's own that listens."""
-        from darklode.pipeline.base.remote.endpoint import address, key_from, listens
+        """The key, or a server that listens."""
+        from darklode.pipeline.base.remote.endpoint import lacks_server
 
-        try:
-            where = address(self.base_url, self.key_env)
-            key_from(self.key_env, "planner.kind llm")
-        except DarklodeError as error:
-            return [str(error)]
-        return [] if self.key_env or listens(self.base_url) else [f"no server answers at {where}"]
+        return lacks_server([self.base_url], self.key_env, self.model)
 
 
 KIND = LlmPlannerSettings

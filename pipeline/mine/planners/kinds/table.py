@@ -39,8 +39,12 @@ class TablePlannerSettings(PlannerKind):
         return TablePlanner(str(self.table))
 
     def missing(self) -> list[str]:
-        """The file."""
-        return [] if Path(str(self.table)).expanduser().is_file() else [f"there is no file {self.table}"]
+        """The file, or what is right in it."""
+        try:
+            TablePlanner(str(self.table))
+        except InputError as error:
+            return [str(error)]
+        return []
 
 
 class TablePlanner(Planner):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, JsonValue
 
-from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.section import NoRow
 
@@ -62,16 +61,10 @@ class OpenAISettings(EncoderKind):
         return self.price_per_million
 
     def missing(self) -> list[str]:
-        """The key, or an endpoint of one's own that listens: only one without a key is called up."""
-        from darklode.pipeline.base.remote.endpoint import address, key_from, listens
+        """The key, or an endpoint that listens."""
+        from darklode.pipeline.base.remote.endpoint import lacks_server
 
-        try:
-            where = address(self.base_url, self.key_env)
-            key_from(self.key_env, f"model {self.model} at {where}")
-        except DarklodeError as error:
-            return [str(error)]
-        asleep = not self.key_env and not listens(self.base_url)
-        return [f"no server answers at {where}"] if asleep else []
+        return lacks_server([self.base_url], self.key_env, self.model)
 
 
 KIND = OpenAISettings

@@ -54,7 +54,8 @@ def test_the_id_names_all_that_changes_a_vector_and_nothing_else(given: dict[str
 def test_a_missing_key_is_named_and_a_set_one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "OPENAI_API_KEY" in str(remote().missing())
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    assert remote().missing() == []
+    with FakeOpenAI() as server:
+        assert remote(base_url=server.url).missing() == []
 
 
 def test_ones_own_server_must_listen() -> None:

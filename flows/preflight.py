@@ -1,0 +1,242 @@
+"""What would stop a command after minutes or hours, found in its first seconds and said all at once.
+
+Each check asks whoever will do the work: the readers read the beginning of the inputs, the kinds say what they lack,
+the run's folder whether it takes a run. `darklode doctor` asks the same kinds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from darklode.flows import tools
+from darklode.flows.nights import days
+from darklode.flows.runs import noted, place_for, recorded
+from darklode.flows.server import check_configured
+from darklode.flows.spreading import check_runner
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, MissingPart, NotReady
+from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.base.memory.parts import PartFiles
+from darklode.pipeline.ingest.files import listing
+from darklode.pipeline.ingest.trial import try_documents, try_log, try_queries
+from darklode.pipeline.judge.build import configured, members
+from darklode.pipeline.judge.human_labels import read_labels
+from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.report.funnel import FUNNEL_STAGE
+from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
+from darklode.schemas.kinds import KindSection
+from darklode.schemas.settings import CacheSettings, Settings
+
+Check = Callable[[], Iterable[str]]
+"""Gives what is worth knowing, a sentence each; raises a DarklodeError for what would stop the command."""
+
+KEPT = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
+"""What the cache keeps of remote models, and what an owner is called there."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the checks found.
+
+    Attributes:
+        errors: what would stop the command.
+        notes: what would not, and is worth knowing.
+    """
+
+    errors: Sequence[DarklodeError]
+    notes: Sequence[str]
+
+    def insist(self) -> None:
+        """Stop if anything is in the way.
+
+        Raises:
+            DarklodeError: it is; the error itself where it is the only one.
+        """
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise NotReady(*(message for error in self.errors for message in error.each))
+
+
+def found_by(checks: Sequence[Check]) -> Findings:
+    """Make all checks at once, in threads: some wait for servers. What they find stays in their order."""
+    with ThreadPoolExecutor(max(1, len(checks))) as pool:
+        outcomes = list(pool.map(_outcome, checks))
+    errors = [one for outcome in outcomes for one in outcome if isinstance(one, DarklodeError)]
+    notes = [one for outcome in outcomes for one in outcome if isinstance(one, str)]
+    return Findings(list({str(one): one for one in errors}.values()), list(dict.fromkeys(notes)))
+
+
+def _outcome(check: Check) -> list[str | DarklodeError]:
+    try:
+        return list(check())
+    except DarklodeError as error:
+        return [error]
+
+
+def of_paths(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
+    """What can be said of paths alone, where settings are wrong, too."""
+    return [*(lambda path=path: _readable(path) for path in inputs), lambda: _place(out, mined=mined)]
+
+
+def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
+    """What a build hangs on."""
+    human = settings.judge.human
+    return [
+        lambda: try_documents(docs, settings.ingest),
+        lambda: try_queries(queries, settings.ingest),
+        lambda: _place(out, mined=False),
+        lambda: _labels(human, settings.ingest.tenant) if human else [],
+        lambda: _parts(out, settings, builders(settings)),
+        *_around(out, settings),
+    ]
+
+
+def of_mine(logs: str, docs: str, out: str, settings: Settings, first: date | None, last: date | None) -> list[Check]:
+    """What a night of mining hangs on; which days are there is only asked of a run that begins."""
+    dates = days(first, last)
+    return [
+        lambda: try_log(logs, settings.logs, settings.ingest, None if _begun(out) else dates, {}),
+        lambda: try_documents(docs, settings.ingest),
+        lambda: _place(out, mined=True),
+        lambda: _parts(out, settings, miners(settings)),
+        *_around(out, settings),
+    ]
+
+
+def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
+    """What an evaluation hangs on.
+
+    Args:
+        out: the run's folder or `s3://` prefix.
+        values: what differs from the run's own settings, as nested sections.
+
+    Raises:
+        ArtifactError: there is no run.
+        SettingsError: as for `load_settings`.
+    """
+    made = recorded(Run(out))
+    settings, mined = made.changed(values), made.mined
+    files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
+    return [
+        lambda: [note for file in files for note in _readable(file)],
+        lambda: _parts(out, settings, _of_retrievers(tools.named_systems(settings, mined=mined))),
+        *_around(out, settings),
+    ]
+
+
+def _around(out: str, settings: Settings) -> list[Check]:
+    return [lambda: _prefect(out), lambda: check_runner(settings.runner), lambda: _cache(settings.cache)]
+
+
+def _prefect(out: str) -> list[str]:
+    """See that a configured server answers; a run that is complete may need none."""
+    try:
+        return check_configured()
+    except MissingPart as error:
+        if _complete(out):
+            return [f"{error}; what stands needs none"]
+        raise
+
+
+def _complete(out: str) -> bool:
+    return Run(out).manifest(FUNNEL_STAGE) is not None
+
+
+def builders(settings: Settings) -> dict[str, KindSection]:
+    """Who works for a build, by what a person calls them: judges and retrievers."""
+    judges = {f"judge {judge.kind}": judge for judge in members(configured(settings))}
+    return judges | _of_retrievers(tools.retrievers(settings))
+
+
+def miners(settings: Settings) -> dict[str, KindSection]:
+    """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
+    found: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
+    if settings.relevance.ranker != "none":
+        found |= _of_retrievers(tools.ranking_retrievers(settings))
+    if tools.verifies(settings):
+        found |= {f"judge {judge.kind}": judge for judge in members(configured(settings))}
+    return found
+
+
+def rankers(settings: Settings) -> dict[str, KindSection]:
+    """Who ranks documents for a log's queries, if anybody does."""
+    return {f"ranker {judge.kind}": judge for judge in tools.ranking_judges(settings)}
+
+
+def _of_retrievers(found: Mapping[str, tools.Builder]) -> dict[str, KindSection]:
+    return {name: one.encoder if isinstance(one, NeuralBuilder) else one for name, one in found.items()}
+
+
+def _parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
+    """What each part lacks here; a phrase that holds for several is said once.
+
+    A remote model that does not answer is no error where its answers are kept, here or in the cache: they may be all
+    that is asked for.
+    """
+    names: dict[tuple[str, bool], list[str]] = {}
+    for name, part in parts.items():
+        for phrase in part.missing():
+            spared = hasattr(part, "base_url") and (_complete(out) or _kept(part, settings.cache))
+            names.setdefault((phrase, spared), []).append(name)
+    errors = []
+    for (phrase, spared), lacking in names.items():
+        said = f"{', '.join(lacking)}: {phrase}"
+        if spared:
+            yield f"{said}; answers that were kept need none"
+        else:
+            errors.append(said)
+    if errors:
+        raise MissingPart(*errors)
+
+
+def _kept(part: KindSection, cache: CacheSettings) -> bool:
+    """Whether anything is kept of what a remote model has said."""
+    model = getattr(part, "model", "")
+    if not model:
+        return False
+    stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in KEPT]
+    return any(model in str(record[name]) for store, name in stores for record in store.records())
+
+
+def _begun(out: str) -> bool:
+    return bool(noted(Run(out)))
+
+
+def _place(out: str, *, mined: bool) -> list[str]:
+    run = place_for(out, mined=mined)
+    if run.store.local is not None:
+        _writable(run.store.local)
+    return []
+
+
+def _cache(cache: CacheSettings) -> list[str]:
+    store = PartFiles(cache.root, "verdicts", "judge", ()).store
+    if store.local is not None:
+        _writable(store.local)
+    return []
+
+
+def _writable(folder: Path) -> None:
+    """See that files can be made below a folder that is there or will be made."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir():
+        raise ArtifactError(f"{folder} cannot be made: {there} is a file; choose another folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ArtifactError(f"{there} cannot be written; choose another folder, or change its permissions")
+
+
+def _readable(path: str) -> list[str]:
+    listing(path, remote=True)
+    return []
+
+
+def _labels(file: str, tenant: str) -> list[str]:
+    read_labels(Path(file).expanduser(), tenant)
+    return []

@@ -1,0 +1,69 @@
+"""Which column is meant where none has a usual name, and the option that says so, finished."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Collection, Sequence
+
+import yaml
+
+WORDS = {
+    "text": "text query term terms keyword keywords question phrase body content description passage article q",
+    "query": "query term terms keyword keywords question phrase text q",
+    "timestamp": "timestamp time date datetime ts created at when day",
+    "clicked": "clicked click clicks is selected opened",
+    "doc_id": "doc document object item product page url id sku",
+    "position": "position rank ordinal pos place",
+    "document": "document doc passage text",
+}
+"""Words that names of the columns of a role are made of, the likeliest first."""
+
+IDS = {"id", "ids", "uuid", "key", "guid"}
+"""What a column that is named so holds is no text."""
+
+NEAR = 0.75
+_CAMEL, _BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])"), re.compile(r"[\W_]+")
+
+
+def likeliest(role: str, usual: Sequence[str], present: Collection[str]) -> str | None:
+    """The column that most likely plays a role, by its name alone; None where none speaks for itself.
+
+    Args:
+        role: such as `text`.
+        usual: the names that are found without being named.
+        present: the source's columns.
+    """
+    words = [*(word for name in usual for word in parts(name)), *WORDS.get(role, "").split()]
+    rated = [(_rating(role, name, words), -place, name) for place, name in enumerate(present)]
+    best = max(rated, default=None)
+    return best[2] if best and best[0] > 0 else None
+
+
+def _rating(role: str, name: str, words: Sequence[str]) -> float:
+    """How well a name fits; a word counts more the earlier it stands in the list."""
+    own = parts(name)
+    if role in {"text", "query"} and IDS & set(own):
+        return 0.0
+    hits = [1.0 - words.index(word) / (2 * len(words)) for word in own if word in words]
+    if hits:
+        return max(hits) + 0.1 * (len(hits) - 1)
+    near = [difflib.SequenceMatcher(None, name.lower(), word).ratio() for word in words if len(word) > 3]
+    best = max(near, default=0.0)
+    return best / 2 if best >= NEAR else 0.0
+
+
+def parts(name: str) -> list[str]:
+    """The words that a name is made of: search_term, searchTerm and `search term` alike."""
+    return [word.lower() for word in _BORDER.split(_CAMEL.sub("_", name)) if word]
+
+
+def hint(typed: str, guess: str | None) -> str:
+    """What to say of an option: a question where its value is a guess."""
+    return f"is it {typed}?" if guess else f"say {typed}"
+
+
+def option(section: str, role: str, name: str | None) -> str:
+    """The option that names a column, as it is to be typed; `NAME` where it is not known."""
+    value = "NAME" if name is None else name
+    given = value if yaml.safe_load(value) == value and "\n" not in value else yaml.safe_dump(value).strip()
+    return f"--set {shlex.quote(f'{section}.{role}={given}')}"

@@ -1,0 +1,50 @@
+"""A JSON array as lines: its elements one a line, piece by piece, so that it is read as JSON lines are."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+OPENING, CLOSING, WHITE = (np.frombuffer(some, np.uint8) for some in (b"[{", b"]}", b" \t\r\n"))
+QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
+
+
+def is_array(head: bytes) -> bool:
+    """Whether a file that begins so is a JSON array."""
+    return head.lstrip().startswith(b"[")
+
+
+def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The bytes of an array without its brackets, and a line end in the place of each comma between its elements.
+
+    White space between values is left out, so that an element lies on one line. Nothing else is checked: what is no
+    JSON is for whoever reads the lines.
+    """
+    depth, inside, held = 0, False, b""
+    for piece in pieces:
+        data = held + piece
+        whole = data.rstrip(b"\\")  # whether a quote ends a text depends on all backslashes before it
+        held = data[len(whole) :]
+        if whole:
+            lines, depth, inside = _lines(np.frombuffer(whole, np.uint8), depth, inside=inside)
+            yield lines
+    yield held
+
+
+def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
+    """The lines of a piece; how many brackets are open after it, and whether a text is."""
+    within = (np.cumsum((text == QUOTE) & ~_escaped(text)) + inside) % 2 == 1
+    opening, closing = (~within & np.isin(text, some) for some in (OPENING, CLOSING))
+    level = depth + np.cumsum(opening.astype(np.int64) - closing)
+    ends = ~within & (text == COMMA) & (level == 1) | closing & (level == 0)
+    dropped = ~within & np.isin(text, WHITE) | opening & (level == 1) & (text == BRACKET)
+    return np.where(ends, np.uint8(LINE_END), text)[~dropped].tobytes(), int(level[-1]), bool(within[-1])
+
+
+def _escaped(text: Bytes) -> NDArray[np.bool_]:
+    """Where an odd number of backslashes stands before a byte."""
+    places = np.arange(len(text))
+    others = np.maximum.accumulate(np.where(text == BACKSLASH, -1, places))
+    escaped: NDArray[np.bool_] = np.concatenate([[0], (places - others)[:-1]]) % 2 == 1
+    return escaped

@@ -1,0 +1,95 @@
+"""What is in the way is found before anything begins: all of it at once, in the words of whoever would have ended."""
+
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.config import load_settings
+from darklode.flows.preflight import Findings, found_by, of_build, of_mine
+from darklode.pipeline.base.errors import InputError, MissingPart, NotReady
+from darklode.pipeline.judge.ledger import Ledger
+from helpers.commands import Call, free_port
+from helpers.fake_chat import FakeChat
+from helpers.runs import SAMPLE
+
+LLM = ["judge.kind=llm", "judge.model=m"]
+
+
+def build_of(tmp_path: Path, *assignments: str, docs: object = SAMPLE, queries: object = SAMPLE) -> Findings:
+    settings = load_settings(assignments=[f"cache.root={tmp_path}/cache", *assignments])
+    return found_by(of_build(str(docs), str(queries), str(tmp_path / "run"), settings))
+
+
+def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> None:
+    assert build_of(tmp_path) == Findings([], [])
+    settings = load_settings(assignments=[f"cache.root={tmp_path}/cache"])
+    assert found_by(of_mine(str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings, None, None)).errors == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}/v1"
+    (tmp_path / "labels.csv").write_text("query,chunk\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.md").write_text("mine\n")
+    given = [*LLM, f"judge.base_url={nobody}", f"judge.human={tmp_path}/labels.csv", "runner.kind=ray"]
+    found = build_of(tmp_path, *given, "runner.address=127.0.0.1:1", docs=tmp_path / "nothing", queries=tmp_path / "no")
+    said = [str(error) for error in found.errors]
+    assert [
+        next((one for one in said if words in one), None) is not None
+        for words in (
+            "nothing does not exist",
+            "no does not exist",
+            "holds notes.md and no run",
+            "labels.csv has no column query_id",
+            f"judge llm: no server answers at {nobody[7:]}; start it",
+            "no Ray cluster answers",
+        )
+    ] == [True] * 6, said
+    assert len(said) == 6
+
+
+def test_one_error_is_itself_and_several_are_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        build_of(tmp_path, docs="nothing").insist()
+    with pytest.raises(NotReady) as several:
+        build_of(tmp_path, docs="nothing", queries="nowhere").insist()
+    assert [one.partition(" ")[0] for one in several.value.each] == ["nothing", "nowhere"]
+
+
+def test_a_server_that_serves_another_model_is_told(tmp_path: Path) -> None:
+    with FakeChat(model="other") as server:
+        (error,) = build_of(tmp_path, *LLM, f"judge.base_url={server.url}").errors
+        assert "serves other, and no m; correct model" in str(error)
+        assert isinstance(error, MissingPart)
+        assert server.requests == 0
+
+
+def test_kept_answers_spare_the_server(tmp_path: Path) -> None:
+    given = [*LLM, f"judge.base_url=http://127.0.0.1:{free_port()}/v1"]
+    Ledger(f"{tmp_path}/cache").parts.register("llm-1:m:binary")
+    found = build_of(tmp_path, *given)
+    assert found.errors == []
+    assert "no server answers" in found.notes[0]
+    assert "answers that were kept need none" in found.notes[0]
+
+
+def test_what_a_preset_lacks_is_listed_whole(call: Call, tmp_path: Path) -> None:
+    shown = call("build", "--docs", SAMPLE, "--queries", SAMPLE, "--out", tmp_path / "run", "--preset", "devrev")
+    assert shown.code == 1
+    for lacking in ("GEMINI_API_KEY", "OPENAI_API_KEY", "COHERE_API_KEY", "127.0.0.1:8001", "SFR-Embedding-Mistral: "):
+        assert lacking in shown.err
+    assert all(line.startswith("error: ") for line in shown.err.splitlines())
+    assert not (tmp_path / "run").exists()
+
+
+def test_check_only_looks(call: Call, tmp_path: Path) -> None:
+    command = ["build", "--docs", SAMPLE, "--queries", SAMPLE, "--out", tmp_path / "run", "--check"]
+    shown = call(*command)
+    assert (shown.code, shown.err, shown.out.splitlines()[-1]) == (0, "", "Nothing is in the way.")
+    wrong = call(*command, "--set", "pool.depth=-1", "--set", "chunk.size=x", "--docs", "nothing")
+    assert wrong.code == 1
+    assert [line.split()[1] for line in wrong.err.splitlines()] == ["chunk.size:", "pool.depth:", "nothing"]
+    mined = call("mine", "--docs", SAMPLE, "--logs", "nothing", "--out", tmp_path / "run", "--check")
+    assert (mined.code, mined.err) == (1, "error: nothing does not exist; name a file or a folder to read\n")
+    assert list(tmp_path.iterdir()) == []

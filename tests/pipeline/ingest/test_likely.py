@@ -1,0 +1,41 @@
+import shlex
+
+import pytest
+import yaml
+
+from darklode.pipeline.ingest.columns import LOG_COLUMNS, QUERY_COLUMNS
+from darklode.pipeline.ingest.likely import likeliest, option, parts
+
+
+@pytest.mark.parametrize(
+    ("role", "present", "meant"),
+    [
+        ("text", ["n", "search_term"], "search_term"),
+        ("text", ["SearchTerm", "Anzahl"], "SearchTerm"),
+        ("text", ["query_id", "keywords"], "keywords"),
+        ("text", ["question id", "question"], "question"),
+        ("text", ["a", "b"], None),
+        ("text", [], None),
+        ("timestamp", ["user", "created_at"], "created_at"),
+        ("timestamp", ["who", "event time"], "event time"),
+        ("clicked", ["is_clicked", "q"], "is_clicked"),
+        ("doc_id", ["query", "product_id"], "product_id"),
+    ],
+)
+def test_the_likeliest_column_is_the_one_that_a_person_would_take(
+    role: str, present: list[str], meant: str | None
+) -> None:
+    usual = QUERY_COLUMNS if role == "text" else LOG_COLUMNS
+    assert likeliest(role, usual[role], present) == meant
+
+
+def test_names_fall_into_words() -> None:
+    assert parts("searchTerm_2 of-User") == ["search", "term", "2", "of", "user"]
+
+
+@pytest.mark.parametrize("name", ["term", "search term", "a: b", "1", "no", "it's", "naïve", '"q"', "a\nb", "#x"])
+def test_the_option_is_read_back_as_the_name(name: str) -> None:
+    flag, given = shlex.split(option("ingest.queries.columns", "text", name))
+    key, _, value = given.partition("=")
+    assert (flag, key) == ("--set", "ingest.queries.columns.text")
+    assert yaml.safe_load(value) == name
