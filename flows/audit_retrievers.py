@@ -3,13 +3,14 @@
 from typing import Any
 
 from darklode.flows.build_benchmark import steps
+from darklode.flows.places import Place
 from darklode.flows.runs import benchmark, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.audit import AUDIT
 
 
-def audit_retrievers(out: str, settings: dict[str, Any] | None = None) -> None:
+def audit_retrievers(out: Place, settings: dict[str, Any] | None = None) -> None:
     """Redo the audit of a run and its card.
 
     Args:

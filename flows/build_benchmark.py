@@ -7,6 +7,7 @@ from typing import Any
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
 from darklode.flows.executor import executor
+from darklode.flows.places import Place
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import place_for, record
 from darklode.flows.spreading import spreading
@@ -36,14 +37,14 @@ from darklode.schemas.settings import PoolSettings, Settings
 
 
 def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
-    docs: str | None = None,
-    queries: str | None = None,
-    out: str | None = None,
+    docs: Place | None = None,
+    queries: Place | None = None,
+    out: Place | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     estimate: bool = False,
     *,
-    config: str | None = None,
+    config: Place | None = None,
 ) -> None:
     """Build a labelled dataset; run again, it does only what changed.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.jobs import steps_of
+from darklode.flows.places import Place
 from darklode.flows.runs import Recorded, record, recorded
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
@@ -24,7 +25,7 @@ from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.settings import Settings
 
 
-def evaluate_systems(out: str, settings: dict[str, Any] | None = None) -> None:
+def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None:
     """Measure systems on the test queries of a finished run, and redo its card and report.
 
     Args:

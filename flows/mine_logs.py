@@ -8,6 +8,7 @@ from typing import Any
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
 from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came
+from darklode.flows.places import Place
 from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
@@ -44,9 +45,9 @@ BOTS = "bot_queries_per_minute", "bot_click_share"
 
 
 def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
-    logs: str | None = None,
-    docs: str | None = None,
-    out: str | None = None,
+    logs: Place | None = None,
+    docs: Place | None = None,
+    out: Place | None = None,
     *,
     first: date | None = None,
     last: date | None = None,
@@ -56,7 +57,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     reason: str | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
-    config: str | None = None,
+    config: Place | None = None,
 ) -> None:
     """Mine search logs into triplets; run again, it reads only the days that are new or changed.
 

@@ -12,6 +12,7 @@ import yaml
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.sealed import KEY as SEAL
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, SettingsError
 
 if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
@@ -103,7 +104,11 @@ def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
         inputs: as in `Recorded`.
         settings: in force.
 
+    Raises:
+        ArtifactError: an input's address carries a key.
     """
+    for place in inputs.values():
+        check_address(place)
     note(run, inputs)  # first: it is what tells a run's folder from any other
     chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write(SETTINGS, chosen.encode())

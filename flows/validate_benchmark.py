@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from darklode.flows import build_benchmark
+from darklode.flows.places import Place
 from darklode.flows.runs import benchmark, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -18,7 +19,7 @@ from darklode.pipeline.validate.stage import VALIDATE, validate
 from darklode.schemas.settings import Settings, ValidationSettings
 
 
-def validate_benchmark(out: str, settings: dict[str, Any] | None = None) -> str:
+def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> str:
     """Compare the judge with people, redo the run's card, and fail where the judge falls short of what is asked.
 
     Args:

@@ -94,14 +94,14 @@ class Store:
         try:
             with self._fs.open_input_stream(self.path(name), compression=None) as stream:
                 return bytes(stream.read())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def stamp(self, name: str) -> str | None:
         """What a local disk says of a file, which is another once it was written to; None where there is no file."""
         try:
             found = os.stat(self.path(name))  # noqa: PTH116 (a Path costs more than the look)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
 
@@ -156,7 +156,7 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        number = error.errno or 0
+        number = error.errno or (errno.ENOSPC if " requested and " in str(error) else 0)  # all that NumPy says
         remedy = _REMEDIES.get(number)
         if remedy is None:
             raise
@@ -205,10 +205,22 @@ def _flush(folder: Path) -> None:
         os.close(opened)
 
 
-def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
+def check_address(url: str) -> None:
+    """Make sure that an address may be written down; a path may.
+
+    Raises:
+        ArtifactError: it carries a user name, a password or options; the message does not.
+    """
     parts = urlsplit(url)
-    if set("@:") & set(parts.netloc) or parts.query or parts.fragment:
-        raise ArtifactError("an s3:// address must not carry keys or options; set AWS_* in the environment")
+    if "://" in url and (set("@:") & set(parts.netloc) or parts.query or parts.fragment):
+        raise ArtifactError(
+            f"an {parts.scheme}:// address must not carry keys or options; set AWS_* in the environment"
+        )
+
+
+def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:
+    check_address(url)
+    parts = urlsplit(url)
     if not parts.netloc:
         raise ArtifactError("an s3:// address names a bucket: s3://bucket/prefix")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")

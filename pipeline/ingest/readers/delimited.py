@@ -63,7 +63,10 @@ def _delimiter(head: bytes, usual: str, columns: Columns) -> str:
 
 
 def _names(line: str, delimiter: str) -> list[str]:
-    found = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])
+    try:
+        found = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])
+    except csv.Error:  # a name of more than 131,072 characters
+        return []
     return [name.strip() for name in found]
 
 

@@ -143,6 +143,8 @@ def _one_by_one(records: Records, found: Names, columns: Columns, file: File, in
 
 
 def _object(line: bytes) -> Values:
+    if line[:1] in b"]},:":  # no JSON begins so; an exception of the parser's takes the time of many such lines
+        raise BadLineError("JSON syntax error")
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import unicodedata
 from collections.abc import Callable, Collection
 from importlib.metadata import version
@@ -23,6 +24,7 @@ import pyarrow.fs as pafs
 from filelock import FileLock
 
 from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.artifacts.store import writing
 from darklode.pipeline.retrieve.retrievers.bm25 import Index, engines
 from darklode.schemas.settings import Bm25Settings
 
@@ -94,7 +96,7 @@ class Bm25Indexes:
         if not len(index.scores["data"]):
             return index  # nothing can be mapped from an empty file, and nothing is saved by keeping it
         folder, staging = self._local / key, self._local / f".{key}.tmp"
-        index.save(staging, show_progress=False)  # over what a killed process left: the files have the same names
+        _save(index, staging)
         files = {path.name: _hash(path) for path in sorted(staging.iterdir())}
         folder.mkdir(exist_ok=True)
         for name in files:
@@ -131,6 +133,20 @@ class Bm25Indexes:
                     source_filesystem=self._store.filesystem,
                     destination_filesystem=pafs.LocalFileSystem(),
                 )
+
+
+def _save(index: Index, staging: Path) -> None:
+    """Write an index over what a killed process left, as the files have the same names; all of it or nothing.
+
+    Raises:
+        NotWritable: there is no room or no leave.
+    """
+    try:
+        with writing(staging):
+            index.save(staging, show_progress=False)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
 
 
 def _files(manifest: bytes | None) -> Files | None:
