@@ -55,7 +55,7 @@ def against_a_loop() -> dict[str, Any]:
         with duckdb.connect() as connection:
             connection.register("log_queries", queries)
             connection.register("query_terms", terms)
-            every = Associations(connection, SETTINGS.model_copy(update={"max_lenders": 0, "rule": "paper"})).since()
+            every = Associations(connection, SETTINGS.model_copy(update={"max_lenders": 0, "rule": "paper"})).rows()
             pieces = [piece for _, piece in every]
         seconds.append(time.perf_counter() - began)
     rows = [row for piece in pieces for row in piece.to_pylist()]
@@ -81,7 +81,7 @@ def measure(folder: Path) -> dict[str, Any]:
     last = zipfian_log.FIRST.replace(day=zipfian_log.DAYS)
     with run.tables("log_queries", "query_terms").connect() as connection:
         began = time.perf_counter()
-        found["night_associations"] = sum(rows.num_rows for _, rows in Associations(connection, SETTINGS).since(last))
+        found["night_associations"] = sum(rows.num_rows for _, rows in Associations(connection, SETTINGS, last).rows())
         found["night"] = time.perf_counter() - began
     return found
 

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
+from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.pipeline.base.spelling import normal_form
@@ -26,8 +27,6 @@ EVIDENCE = Stage(
     ("click_evidence", "query_spellings"),
     consults=("impressions", "log_days"),
 )
-
-ROWS = 1 << 19
 
 # Places that the click model has not seen count as the nearest one above; a click without a place as the first one.
 # Whoever clicked below a document has looked at it.
@@ -100,21 +99,14 @@ def _day(log: Admitted, output: Output, unit: Unit, day: str, click: ClickSettin
         exposures = Exposures.of(connection, impressions, logs)
         bots = exposures.caught(connection)
         given = {"day": day, "skipped": click.negatives == "skipped", "dwell": click.min_dwell_seconds}
-        _write(connection, output, "click_evidence", EVIDENCE_OF_A_DAY.format(people=exposures.people), given)
+        output.write_answer("click_evidence", connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given)
         spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
-        _write(connection, output, "query_spellings", spelled, {"day": day})
+        output.write_answer("query_spellings", connection, spelled, {"day": day})
         unit.facts |= _counts(connection, impressions, exposures, bots)
     if bots.num_rows:
         said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         columns = {name: bots[name] for name in ("tenant", "id", "reason")} | {"payload": pa.array(said)}
         output.reject("click_evidence", "impressions", columns)
-
-
-def _write(
-    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
-) -> None:
-    for rows in pieces(connection, query, given, ROWS):
-        output.write(table, rows.cast(TABLES[table].schema))
 
 
 def _counts(
@@ -246,7 +238,7 @@ def log_queries(tables: Tables, output: Output) -> None:
         connection.execute(FIRST_DAYS)
         for day in missing:
             with output.unit(day, chain[day]):
-                for rows in pieces(connection, FIRST_ON, {"day": day}, ROWS):
+                for rows in pieces(connection, FIRST_ON, {"day": day}, ANSWER_ROWS):
                     columns = {name: rows[name] for name in rows.column_names}
                     named = columns | {"normal_form": normal_form(rows["text"])}
                     output.write("log_queries", TABLES["log_queries"].rows(named))

@@ -134,5 +134,5 @@ def multi_hop(
     contradicted = keep(connection, CONTRADICTED, merged=merged, against=against)
     others = hop.others(connection, one_hop, contradicted, against)
     pairs = keep(connection, PAIRS, merged=merged, contradicted=contradicted, others=others)
-    drop(connection, queries, lenders, against, contradicted, others, *one_hop, *{found, merged})
+    drop(connection, lenders, against, contradicted, others, *one_hop, *{found, merged})
     return pairs

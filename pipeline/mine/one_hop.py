@@ -69,6 +69,8 @@ RELEVANCE_PAIRS = """
     SELECT *, negatives[1][1] AS negative_id, negatives[1][2] AS negative_score FROM left_over
 """
 
+REST = "FROM {queries} ANTI JOIN {known} USING (tenant, query_id)"
+
 OTHERS = f"""
     SELECT w.tenant, w.query_id, w.positive_id, w.source, arg_min(s.doc_id, {PLACE}) AS negative_id,
            CAST(NULL AS FLOAT) AS negative_score
@@ -95,6 +97,7 @@ class OneHopPairs(NamedTuple):
     """Pairs of queries by their own evidence, whose negative may be null, and what else may be drawn.
 
     Attributes:
+        queries: tenant, query_id: whose pairs these are.
         click: tenant, query_id, positive_id, negative_id, date, lot.
         relevance: tenant, query_id, positive_id, positive_score, negative_id, negative_score, date, and `negatives`:
             all that may be drawn as (id, score), in the order of the draw.
@@ -102,6 +105,7 @@ class OneHopPairs(NamedTuple):
         opened: tenant, query_id, doc_id: what was clicked at all.
     """
 
+    queries: Relation
     click: Relation
     relevance: Relation
     skipped: Relation
@@ -116,6 +120,7 @@ class OneHop:
         settings: what counts as a positive and as a negative.
         before: ISO date; evidence from that day on is not looked at.
         seed: of the draws.
+        known: pairs of some of the queries, made before; `pairs` makes those of the others and adds them to these.
 
     Source: ScalingNote, 4.1.
     """
@@ -123,6 +128,7 @@ class OneHop:
     settings: ClickSettings
     before: str
     seed: int
+    known: OneHopPairs | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -142,6 +148,16 @@ class OneHop:
 
         Source: of the bound on clicks ÷ expected clicks: DuMouchel (1999); its quantile: Wilson and Hilferty (1931).
         """
+        if self.known is None:
+            return self._made(connection, queries)
+        rest = keep(connection, REST, queries=queries, known=self.known.queries)
+        new = self._made(connection, rest)
+        for known, more in zip(self.known[1:], new[1:], strict=True):
+            connection.execute(f"INSERT INTO {known} FROM {more}")
+        drop(connection, self.known.queries, *new)
+        return self.known._replace(queries=queries)
+
+    def _made(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
         given = self.settings
         totals = keep(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
         deviate = NormalDist().inv_cdf(1 - given.confidence)
@@ -152,7 +168,7 @@ class OneHop:
         click = keep(connection, CLICK_PAIRS, self._draw, clicked=clicked, skipped=skipped)
         relevance = keep(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
         drop(connection, totals, clicked)
-        return OneHopPairs(click, relevance, skipped, opened)
+        return OneHopPairs(queries, click, relevance, skipped, opened)
 
     def others(
         self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, wanted: Relation, against: Relation

@@ -4,7 +4,7 @@ These are the queries with new evidence, and those that borrow from one whose ow
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -12,7 +12,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.relations import Relation, drop, keep, view
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
-from darklode.pipeline.mine.one_hop import OneHop
+from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
 from darklode.pipeline.mine.patch import write_all, write_changes
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import Merge, MiningSettings
@@ -60,8 +60,8 @@ def mined_pairs(
         else:
             new = tables.of("click_evidence", [part for day in news.days for part in days[day]])
             delta = view(connection, new, "click_evidence")
-            wanted = touched(connection, delta, view(connection, known, "mined_pairs"), news, hop)
-            pairs = _pairs(connection, wanted, hop, most, mining.merge)
+            wanted, own = touched(connection, delta, view(connection, known, "mined_pairs"), news, hop)
+            pairs = _pairs(connection, wanted, replace(hop, known=own), most, mining.merge)
             write_changes(connection, output, known, wanted=wanted, pairs=pairs, share=share)
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")
@@ -140,8 +140,10 @@ def everything(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
 
 def touched(
     connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: News, hop: OneHop
-) -> Relation:
+) -> tuple[Relation, OneHopPairs]:
     """The queries whose pairs may have changed, as tenant and query_id: too many do no harm, too few would.
+
+    With them the own pairs of those that have new evidence, so that no query's evidence is summed up twice.
 
     Args:
         connection: with the tables that `hop` reads, and associations.
@@ -156,5 +158,5 @@ def touched(
     changed = keep(connection, CHANGED, days, earlier=earlier, seen=seen, click=one_hop.click)
     before = {"before": hop.before}
     found = keep(connection, TOUCHED, before, seen=seen, changed=changed, earlier=earlier, **one_hop._asdict())
-    drop(connection, seen, changed, *one_hop)
-    return found
+    drop(connection, changed)
+    return found, one_hop

@@ -4,21 +4,18 @@ A changed pair lies in any day, and a Parquet file is written whole: where some 
 writing these days again would cost as much as writing all pairs.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import duckdb
 
 from darklode.pipeline.base.artifacts import Output, Part, Tables
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.tables import TABLES
 
-SMALL_DAY = 4096
+SMALL_DAY = 512
 """A day of fewer pairs is written anew whenever one changes: that costs no more than to read what lies beside it."""
 
-ROWS = 1 << 19
 COLUMNS = ", ".join(MINED_PAIRS.schema.names)
 KEY = ", ".join(MINED_PAIRS.dated_key)
 
@@ -92,29 +89,17 @@ def _write(connection: duckdb.DuckDBPyConnection, output: Output, known: Tables,
     for day in sorted({*days, *anew}):
         if day in anew:
             known.of(MINED_PAIRS.name, days.get(day, [])).view(connection, "that_day", MINED_PAIRS.name)
-            _table(connection, output, MINED_PAIRS.name, ANEW.format(**patch._asdict()), {"day": day}, day)
+            output.write_answer(MINED_PAIRS.name, connection, ANEW.format(**patch._asdict()), {"day": day}, day)
         else:
             for part in days[day]:
                 output.keep(MINED_PAIRS.name, part)
         output.progress(sum(part.rows for part in output.parts[MINED_PAIRS.name]), None, day)
     for name, rows in ((MINED_PAIRS.changed, patch.changed), (MINED_PAIRS.removed, patch.removed)):
         columns = ", ".join(TABLES[name].schema.names)
-        _table(connection, output, name, BESIDE.format(columns=columns, rows=rows, key=KEY), {"anew": anew})
+        output.write_answer(name, connection, BESIDE.format(columns=columns, rows=rows, key=KEY), {"anew": anew})
 
 
 def _bearable(parts: list[Part], share: float) -> float:
     """How many changes may lie beside a day's files."""
     rows = sum(part.rows for part in parts)
     return share * rows if rows >= SMALL_DAY else 0
-
-
-def _table(
-    connection: duckdb.DuckDBPyConnection,
-    output: Output,
-    table: str,
-    query: str,
-    given: Mapping[str, object],
-    folder: str = "",
-) -> None:
-    for rows in pieces(connection, query, given, ROWS):
-        output.write(table, rows.cast(TABLES[table].schema), folder)

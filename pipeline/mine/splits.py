@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.nearness import near_keys
 from darklode.pipeline.base.relations import Relation, keep, view
 from darklode.pipeline.mine.days import chained, digests
@@ -23,7 +22,6 @@ from darklode.schemas.tables import TABLES
 
 MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
 
-ROWS = 1 << 19
 _LOTS = 2**64
 
 NUMBERED = """
@@ -55,6 +53,7 @@ SIDED = """
                 WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $lots < $validation
                 THEN 'validation' ELSE 'train' END AS side
     FROM {numbered} q JOIN roots r USING (n) JOIN {numbered} c ON c.n = r.root
+    WHERE q.n >= $new OR q.n IN (SELECT n FROM {keys})
 """
 
 TORN = """
@@ -136,17 +135,10 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
             for day in missing:
                 bounds = connection.sql(BOUNDS.format(**sided), params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
-                    _write(connection, output, "query_clusters", OF_A_DAY.format(**sided), {"day": day})
-                    _write(connection, output, "query_keys", KEYS_OF_A_DAY.format(**sided), {"day": day, **bounds})
+                    output.write_answer("query_clusters", connection, OF_A_DAY.format(**sided), {"day": day})
+                    output.write_answer("query_keys", connection, KEYS_OF_A_DAY.format(**sided), {"day": day, **bounds})
     rows = sum(part.rows for part in output.parts["query_clusters"])
     output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
-
-
-def _write(
-    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
-) -> None:
-    for rows in pieces(connection, query, given, ROWS):
-        output.write(table, rows.cast(TABLES[table].schema))
 
 
 def _sided(connection: duckdb.DuckDBPyConnection, kept: Relation, first: str, sides: Sides) -> dict[str, Relation]:
@@ -159,7 +151,7 @@ def _sided(connection: duckdb.DuckDBPyConnection, kept: Relation, first: str, si
         sides: how sides are drawn.
 
     Returns:
-        `numbered`, `sided`, `torn` and `new`.
+        `numbered`, `sided` (of the new queries, and of those that share a key with one), `torn` and `new`.
     """
     numbered = keep(connection, NUMBERED)
     before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
@@ -171,7 +163,7 @@ def _sided(connection: duckdb.DuckDBPyConnection, kept: Relation, first: str, si
     size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
     parents = chains(size, [(standing["n"], standing["root"]), (near["n"], near["near"])])
     connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": roots(parents)}))
-    sided = keep(connection, SIDED, sides.given, numbered=numbered)
+    sided = keep(connection, SIDED, sides.given | new, numbered=numbered, keys=keys)
     torn = keep(connection, TORN, keys=keys, new=new_keys, sided=sided)
     return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
 

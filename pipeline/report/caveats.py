@@ -5,6 +5,7 @@ from typing import Any
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.report import statistics
+from darklode.pipeline.report.statistics import Statistic
 from darklode.schemas.settings import Settings
 
 FEW_TEST_QUERIES = 50
@@ -183,11 +184,11 @@ def _short(tables: Tables, wanted: int) -> str:
     return f"{short:,} triplets have fewer than {wanted} negatives; none were made up." if short else ""
 
 
-NO_NEGATIVE = "SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets"
-STRANGERS = """
+NO_NEGATIVE = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")
+STRANGERS = Statistic("""
     SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
     ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
-"""
+""")
 
 
 def mined_caveats(tables: Tables) -> list[str]:
@@ -212,7 +213,7 @@ def weak_ranker(settings: Settings) -> str:
 
 
 def _without_text(tables: Tables) -> str:
-    pairs, (strangers,) = tables.rows("mined_pairs"), tables.sql(STRANGERS).to_pylist()
+    pairs, (strangers,) = tables.rows("mined_pairs"), STRANGERS(tables).to_pylist()
     missing = strangers["pairs"]
     if not missing:
         return ""
@@ -225,7 +226,7 @@ def _without_text(tables: Tables) -> str:
 
 
 def _without_negative(tables: Tables) -> str:
-    short = int(tables.sql(NO_NEGATIVE)["n"][0].as_py())
+    short = int(NO_NEGATIVE(tables)["n"][0].as_py())
     return f"{short:,} triplets have no negative; none was made up." if short else ""
 
 

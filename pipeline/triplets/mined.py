@@ -16,7 +16,7 @@ from darklode.pipeline.mine.days import chained, digests
 from darklode.pipeline.mine.tiers import LOTS, tier_of
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
-from darklode.schemas.tables import TABLES, TRIPLETS
+from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
     "mined_triplets", 5, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
@@ -192,8 +192,7 @@ def _patch(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping
     for rows in _joined(connection, given):
         output.write(TRIPLETS.changed, rows)
     left_out.subtract(_weigh(connection, MINED_PAIRS.removed))
-    for rows in pieces(connection, NAMES, {}, ROWS):
-        output.write(TRIPLETS.removed, rows.cast(TABLES[TRIPLETS.removed].schema))
+    output.write_answer(TRIPLETS.removed, connection, NAMES, {})
     return left_out
 
 

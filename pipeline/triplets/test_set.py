@@ -5,7 +5,6 @@ from datetime import date
 import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, keep
 from darklode.pipeline.mine.multi_hop import STRONGEST, loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
@@ -27,8 +26,6 @@ TEST_SET = Stage(
     ),
     ("mined_test", "mined_test_pool"),
 )
-
-ROWS = 1 << 19
 
 ASKED = "SELECT DISTINCT tenant, query_id FROM click_evidence"
 
@@ -110,10 +107,9 @@ def test_set(
             connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
         columns = ", ".join(TABLES["mined_test"].schema.names)
         ordered = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
-        for rows in pieces(connection, ordered, {}, ROWS):
-            output.write("mined_test", rows.cast(TABLES["mined_test"].schema))
-        for rows in pieces(connection, POOL.format(pairs=pairs), {"most": settings.test_pool, "seed": hop.seed}, ROWS):
-            output.write("mined_test_pool", rows.cast(TABLES["mined_test_pool"].schema))
+        output.write_answer("mined_test", connection, ordered, {})
+        drawn = {"most": settings.test_pool, "seed": hop.seed}
+        output.write_answer("mined_test_pool", connection, POOL.format(pairs=pairs), drawn)
     paired, pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
     output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", pool))
     output.facts["pairs"] = paired

@@ -70,7 +70,7 @@ def found(log: Log, since: date = date.min, threads: int = 2, **settings: Any) -
     with duckdb.connect(config={"threads": threads}) as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
-        pieces = list(Associations(connection, AssociateSettings(**{"rule": "paper"} | settings)).since(since))
+        pieces = list(Associations(connection, AssociateSettings(**{"rule": "paper"} | settings), since).rows())
     assert all(set(rows["date"].to_pylist()) == {day} for day, rows in pieces)
     return [row for _, rows in pieces for row in rows.to_pylist()]
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,7 +24,7 @@ from darklode.pipeline.base.artifacts.stage import (
     partition_of,
 )
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.artifacts.tables import Tables
+from darklode.pipeline.base.artifacts.tables import Tables, pieces
 from darklode.schemas.table import SCHEMA_VERSION
 from darklode.schemas.tables import REJECTS, TABLES
 
@@ -31,6 +32,9 @@ Report = Callable[[int, int | None, str], None]
 
 PART_ROWS = 1 << 18
 """Rows of a part where a stage streams them: some ten megabytes, so that memory follows the part."""
+
+ANSWER_ROWS = 1 << 19
+"""Rows of a part where DuckDB's answer becomes one: ids and numbers, no texts."""
 
 PAYLOAD_CHARACTERS = 500
 """What `rejects` keeps of a row: enough to know it again, whatever its size."""
@@ -91,6 +95,26 @@ class Output:
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
         if rows.num_rows:
             self._add(table, encode(rows.drop_columns(hive_keys(partition))), rows.num_rows, partition)
+
+    def write_answer(
+        self,
+        table: str,
+        connection: duckdb.DuckDBPyConnection,
+        query: str,
+        parameters: Mapping[str, object],
+        partition: str = "",
+    ) -> None:
+        """Write the answer of one ordered query, in parts of `ANSWER_ROWS` rows; see `write`.
+
+        Args:
+            table: one that the stage declares; the answer has its columns, in their order.
+            connection: holds what the query reads.
+            query: SQL; order its rows.
+            parameters: the query's values.
+            partition: as for `write`.
+        """
+        for rows in pieces(connection, query, parameters, ANSWER_ROWS):
+            self.write(table, rows.cast(TABLES[table].schema), partition)
 
     def earlier(self, *tables: str) -> Tables | None:
         """What the stage's last complete run wrote, whatever it ran on.

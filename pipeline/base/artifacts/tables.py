@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MEMORY_LIMIT = "2GB"
 BATCH_ROWS = 8192
 
+_DAYS: dict[tuple[str, str], str] = {}
+"""The days of parts already looked into, by content and column: a night asks for the same ones again and again."""
+
 
 class Tables:
     """The complete tables that a stage may read: what is not named here does not exist for it."""
@@ -74,10 +77,12 @@ class Tables:
         return dict(sorted(days.items()))
 
     def _day(self, part: Part, column: str) -> str:
-        footer = self.footer(part)
-        place = footer.schema.to_arrow_schema().get_field_index(column)
-        first = footer.row_group(0).column(place).statistics.min
-        return (first.date() if isinstance(first, datetime) else first).isoformat()
+        if (part.sha256, column) not in _DAYS:
+            footer = self.footer(part)
+            place = footer.schema.to_arrow_schema().get_field_index(column)
+            first = footer.row_group(0).column(place).statistics.min
+            _DAYS[part.sha256, column] = (first.date() if isinstance(first, datetime) else first).isoformat()
+        return _DAYS[part.sha256, column]
 
     def footer(self, part: Part) -> pq.FileMetaData:
         """One part's Parquet footer."""

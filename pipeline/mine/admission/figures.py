@@ -1,14 +1,10 @@
 """What each day's searches add up to, and a sample of what they were about; a day that stands is not read again."""
 
-import duckdb
-
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import drop, keep, view
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mining import LogSettings
-from darklode.schemas.tables import TABLES
 
 DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "day_marks"))
 
@@ -17,8 +13,6 @@ MARKS = 4096
 """Queries, and documents, that are marked a day: those with the smallest hashes, the same ones every day."""
 HEAD = 500
 """Queries whose shown documents are marked: the day's most searched."""
-
-ROWS = 1 << 19
 
 FIGURES = """
     WITH searched AS (
@@ -119,13 +113,6 @@ def _day(tables: Tables, output: Output, day: str, logs: LogSettings) -> None:
         people = keep(connection, f"FROM {exposures.people}")
         named = {"impressions": impressions, "shown": exposures.shown, "people": people}
         given = {"day": day, "places": PLACES}
-        _write(connection, output, "day_figures", FIGURES.format(**named), given)
-        _write(connection, output, "day_marks", MARKED.format(**named), {"day": day, "head": HEAD, "marks": MARKS})
+        output.write_answer("day_figures", connection, FIGURES.format(**named), given)
+        output.write_answer("day_marks", connection, MARKED.format(**named), {"day": day, "head": HEAD, "marks": MARKS})
         drop(connection, people)
-
-
-def _write(
-    connection: duckdb.DuckDBPyConnection, output: Output, table: str, query: str, given: dict[str, object]
-) -> None:
-    for rows in pieces(connection, query, given, ROWS):
-        output.write(table, rows.cast(TABLES[table].schema))

@@ -165,29 +165,32 @@ class _Past:
     def load(self, day: str) -> None:
         """Bring the connection's tables to a day: `figures` and `marks` of its own, and those before it."""
         wanted = set(self._window(day))
-        old = sorted(self._loaded - wanted)
         for name in self._parts:
-            self._connection.execute(f"DELETE FROM {name}_before WHERE list_contains($old, date)", {"old": _dates(old)})
-        for other in sorted(wanted - self._loaded):
-            for name in self._parts:
-                self._insert(name, other)
+            self._forget(name, sorted(self._loaded - wanted))
+            self._insert(name, sorted(wanted - self._loaded))
         self._loaded = wanted
         for name in ("figures", "marks"):
-            self._view(name, f"day_{name}", day)
+            self._view(name, name, [day])
 
     def _window(self, day: str) -> list[str]:
         first = (date.fromisoformat(day) - WINDOW).isoformat()
         return [other for other in self._links if first <= other < day]
 
-    def _insert(self, name: str, day: str) -> None:
-        if self._parts[name].get(day):
-            self._view("that_day", f"day_{name}", day, name)
-            query = f"INSERT INTO {name}_before FROM that_day WHERE NOT list_contains($out, tenant)"
-            self._connection.execute(query, {"out": self._out[day]})
+    def _forget(self, name: str, days: Sequence[str]) -> None:
+        if days:
+            query = f"DELETE FROM {name}_before WHERE list_contains($days, date)"
+            self._connection.execute(query, {"days": [date.fromisoformat(day) for day in days]})
 
-    def _view(self, view: str, table: str, day: str, name: str = "") -> None:
-        parts = self._parts[name or view].get(day, [])
-        self._tables.of(table, parts).view(self._connection, view, table)
+    def _insert(self, name: str, days: Sequence[str]) -> None:
+        if days:
+            self._view("more_days", name, days)
+            out = [f"{day}\0{tenant}" for day in days for tenant in self._out[day]]
+            left = "NOT list_contains($out, concat_ws(chr(0), date, tenant))"
+            self._connection.execute(f"INSERT INTO {name}_before FROM more_days WHERE {left}", {"out": out})
+
+    def _view(self, view: str, name: str, days: Sequence[str]) -> None:
+        parts = [part for day in days for part in self._parts[name].get(day, [])]
+        self._tables.of(f"day_{name}", parts).view(self._connection, view, f"day_{name}")
 
 
 def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:
@@ -195,7 +198,3 @@ def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:
     for row in states:
         found[row["state"]] += row["rows"]
     return found
-
-
-def _dates(days: Sequence[str]) -> list[date]:
-    return [date.fromisoformat(day) for day in days]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.relations import Relation, drop, keep
-from darklode.pipeline.mine.association.lenders import Keys, bounded, cut_by_date, keys_of, pairs_since
+from darklode.pipeline.mine.association.lenders import Keys, borrowing, bounded, cut_by_date, keys_of, pairs_since
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
@@ -54,18 +54,30 @@ def number(connection: duckdb.DuckDBPyConnection) -> Numbers:
 
 
 _TOPS = """
-    SELECT tenant, query_id, terms, clicks
-    FROM {queries} LEFT JOIN (SELECT q, list(t ORDER BY place) AS clicks FROM {wanted} GROUP BY q) USING (q)
-    LEFT JOIN (SELECT q, list(t ORDER BY place) AS terms FROM {placed} WHERE place <= 4 GROUP BY q) USING (q)
-    ORDER BY q
+    WITH clicks AS (
+        SELECT q, list(t ORDER BY place) AS clicks FROM {wanted} WHERE q IN (FROM {borrowing}) GROUP BY q
+    ), tops AS (
+        SELECT q, list(t ORDER BY place) AS terms FROM {placed} WHERE place <= 4 AND q IN (FROM {borrowing}) GROUP BY q
+    )
+    SELECT tenant, query_id, terms, clicks FROM {queries} LEFT JOIN clicks USING (q) LEFT JOIN tops USING (q) ORDER BY q
 """
 
 
 class Names:
-    """What the numbers stand for, in memory: about 60 bytes a query and its best terms' numbers."""
+    """What the numbers stand for, in memory: about 60 bytes a query, and the best terms' numbers of those that borrow.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, numbers: Numbers, wanted: Relation) -> None:
-        queries = connection.sql(_TOPS.format(**numbers._asdict(), wanted=wanted)).to_arrow_table()
+    Args:
+        connection: holds the relations.
+        numbers: of all queries and terms.
+        wanted: `Keys.wanted`.
+        borrowing: q: the queries whose terms are asked for.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, numbers: Numbers, wanted: Relation, borrowing: Relation
+    ) -> None:
+        tops = _TOPS.format(**numbers._asdict(), wanted=wanted, borrowing=borrowing)
+        queries = connection.sql(tops).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
         self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
         self._tops, self._clicks = (queries[name].combine_chunks() for name in ("terms", "clicks"))
@@ -171,28 +183,35 @@ class Associations:
     Everything grows with the queries and their associations, none with the pairs of queries, and spills to disk past
     the connection's memory limit; only the queries' ids and best terms are kept in memory (`Names`).
 
+    Args:
+        connection: with the tables.
+        settings: rule, thresholds and bound.
+        since: only those of which one query was first searched on that day or later.
+
     Attributes:
-        cut: how many associations `max_lenders` left out, by date.
+        cut: how many associations `max_lenders` left out, by date; of dates before `since` not all.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, settings: AssociateSettings) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, settings: AssociateSettings, since: date = date.min
+    ) -> None:
+        self._connection, self._since = connection, since
         numbers = number(connection)
         keys = keys_of(connection, numbers.placed, settings)
         wide = wide_pairs(connection, numbers.placed, keys, settings)
         parties = bounded(connection, keys, numbers.queries, settings.max_lenders)
-        self._names = Names(connection, numbers, keys.wanted)
+        self._names = Names(connection, numbers, keys.wanted, borrowing(connection, keys, wide, since))
         self.cut: dict[date, int] = cut_by_date(connection, parties)
         self._query = pairs_since(parties, wide)
         drop(connection, keys.wanted, keys.click_lenders, keys.sets, numbers.placed)
 
-    def since(self, first: date = date.min) -> Iterator[tuple[date, pa.Table]]:
-        """Those of which one query was first searched on `first` or later, by date, tenant, query, kind and lender.
+    def rows(self) -> Iterator[tuple[date, pa.Table]]:
+        """The associations by date, tenant, query, kind and lender.
 
         Yields:
             A date and at most `PART_ROWS` rows of `associations` of that date; dates ascend.
         """
-        reader = self._connection.sql(self._query, params={"since": first}).to_arrow_reader(PART_ROWS)
+        reader = self._connection.sql(self._query, params={"since": self._since}).to_arrow_reader(PART_ROWS)
         for day, pairs in by_date(reader):
             yield day, self._names.rows(pairs)
 

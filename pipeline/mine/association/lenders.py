@@ -121,6 +121,25 @@ def keys_of(connection: duckdb.DuckDBPyConnection, placed: Relation, settings: A
     return Keys(wanted, borrowers, lenders, relevance, sets)
 
 
+_BORROWING = """
+    SELECT q FROM {borrowers} WHERE date >= $since OR key IN (SELECT key FROM {lenders} WHERE date >= $since)
+"""
+
+
+def borrowing(connection: duckdb.DuckDBPyConnection, keys: Keys, wide: Relation, since: date) -> Relation:
+    """The queries that may borrow where one of the two is of `since` or later: q.
+
+    Args:
+        connection: holds the relations.
+        keys: who may borrow and lend.
+        wide: relevance pairs without a common key.
+        since: a day.
+    """
+    click = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
+    relevance = _BORROWING.format(borrowers=keys.relevance, lenders=keys.relevance)
+    return keep(connection, f"{click} UNION {relevance} UNION SELECT q FROM {wide}", {"since": since})
+
+
 _LENDERS = """
     WITH crowded AS (SELECT key FROM {lenders} GROUP BY key HAVING count(*) > $most),
     drawn AS (

@@ -33,8 +33,8 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings) -> No
     with tables.connect() as connection:
         bases = chained(connection)
         missing = [day for day, basis in bases.items() if not output.stands(str(day), basis)]
-        found = Associations(connection, settings) if missing else None
-        pieces = _Pieces(found.since(missing[0]) if found else iter(()))
+        found = Associations(connection, settings, missing[0]) if missing else None
+        pieces = _Pieces(found.rows() if found else iter(()))
         for done, (day, basis) in enumerate(bases.items()):
             with output.unit(str(day), basis) as unit:
                 if found and not unit.done:

@@ -1,6 +1,7 @@
 """A query's own evidence as pairs, by hand: thresholds, days, and what a click takes away."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -179,3 +180,16 @@ def test_what_names_it_holds_all_that_can_change_a_pair() -> None:
     assert hop.identity["min_clicks"] == 3
     assert (hop.identity["before"], hop.identity["seed"]) == (NEVER, 13)
     assert set(hop.identity) == {*ClickSettings.model_fields, "before", "seed"}
+
+
+def test_what_is_known_of_a_query_is_not_made_again(connection: duckdb.DuckDBPyConnection) -> None:
+    evidence = [day(doc, number % 3, clicks=number % 2) for number, doc in enumerate("abcdef")]
+    fill(connection, "click_evidence", *evidence, *(one | {"query_id": "other"} for one in evidence))
+    hop, both = OneHop(ClickSettings(), NEVER, 13), "SELECT 't' AS tenant, unnest(['q', 'other']) AS query_id"
+    every = hop.pairs(connection, keep(connection, both))
+    known = hop.pairs(connection, keep(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
+    fill(connection, "click_evidence", *(one | {"query_id": "other"} for one in evidence))
+    found = replace(hop, known=known).pairs(connection, keep(connection, both))
+    listed = [[connection.sql(f"FROM {one} ORDER BY ALL").fetchall() for one in of] for of in (found, every)]
+    assert listed[0] == listed[1]
+    assert {row[1] for row in listed[0][1]} == {"q", "other"}

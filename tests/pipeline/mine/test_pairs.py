@@ -183,7 +183,7 @@ def test_a_night_looks_only_at_what_its_evidence_touched(run: Run, monkeypatch: 
 
     def watch(connection: Any, delta: Any, earlier: Any, news: Any, hop: OneHop) -> Any:
         found = real(connection, delta, earlier, news, hop)
-        looked.append(tuple(row[0] for row in connection.sql(f"SELECT query_id FROM {found}").fetchall()))
+        looked.append(tuple(row[0] for row in connection.sql(f"SELECT query_id FROM {found[0]}").fetchall()))
         return found
 
     monkeypatch.setattr(darklode.pipeline.mine.pairs, "touched", watch)

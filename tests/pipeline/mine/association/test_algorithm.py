@@ -213,7 +213,7 @@ def test_the_bound_keeps_the_lenders_searched_first_and_counts_the_rest(log: Log
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
         one = Associations(connection, AssociateSettings(rule="paper", th_click=0.2, max_lenders=most))
-        rows = [row for _, piece in one.since() for row in piece.to_pylist()]
+        rows = [row for _, piece in one.rows() for row in piece.to_pylist()]
     assert keyed(rows).keys() == kept
     assert one.cut == cut
 
@@ -234,7 +234,7 @@ def test_pieces_are_cut_at_dates_and_sizes(rows: int, monkeypatch: pytest.Monkey
     with duckdb.connect() as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
-        pieces = list(Associations(connection, AssociateSettings(rule="paper")).since())
+        pieces = list(Associations(connection, AssociateSettings(rule="paper")).rows())
     days = [day for day, _ in pieces]
     assert days == sorted(days)
     assert all(piece.num_rows <= rows for _, piece in pieces)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.relations import Relation, keep
-from darklode.pipeline.mine.association.lenders import Keys, bounded, cut_by_date, keys_of, pairs_since
+from darklode.pipeline.mine.association.lenders import Keys, borrowing, bounded, cut_by_date, keys_of, pairs_since
 from darklode.schemas.mining import AssociateSettings
 
 DAYS = [date(2026, 3, day) for day in range(1, 6)]
@@ -67,6 +67,17 @@ def test_a_query_borrows_by_its_best_two_terms_and_lends_by_all_that_are_strong(
     assert who(connection, keys.click_borrowers) == [0, 1, 2]
     # Query 1 lends by 1+2 and by 1 alone; query 0 lends by 1 alone, since its second term is weak.
     assert who(connection, keys.click_lenders) == [0, 1, 1, 2]
+
+
+def test_an_old_query_borrows_again_only_where_a_new_one_shares_its_key(connection: duckdb.DuckDBPyConnection) -> None:
+    keys, _ = keyed(connection, (0, {1: 0.9}), (0, {2: 0.9}), (1, {1: 0.9, 3: 0.8}))
+    none = keep(connection, NO_WIDE_PAIR)
+    again = [borrowing(connection, keys, none, DAYS[day]) for day in range(3)]
+    assert [sorted(connection.sql(f"SELECT q FROM {one}").fetchall()) for one in again] == [
+        [(0,), (1,), (2,)],
+        [(0,), (2,)],
+        [],
+    ]
 
 
 def test_an_importance_of_the_threshold_is_not_above_it(connection: duckdb.DuckDBPyConnection) -> None:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run, Stage
-from darklode.pipeline.mine.association import algorithm as associating
+from darklode.pipeline.mine.association import stage as associating
 from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
 from darklode.schemas.mining import AssociateSettings
 from helpers.logs_of_terms import FIRST, Log, found, random_log, tables_of
@@ -72,8 +72,8 @@ def test_nights_give_the_bytes_of_one_run(run: Run, tmp_path: Path, log: Log) ->
 
 def test_a_night_computes_its_own_date_alone(run: Run, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     since = []
-    real = associating.Associations.since
-    monkeypatch.setattr(associating.Associations, "since", lambda self, day: since.append(day) or real(self, day))
+    real = associating.Associations
+    monkeypatch.setattr(associating, "Associations", lambda one, given, day: since.append(day) or real(one, given, day))
     for day in range(4):
         associated(run, up_to(log, day))
     assert since == DAYS
