@@ -114,18 +114,18 @@ def make(out: Path, chunks: int, pairs: int) -> Run:
     """A run with nothing but what a review reads."""
     run = Run(str(out))
     given = {"per": PER_DOCUMENT, "words": WORDS, "asked": PER_QUERY, "chunks": chunks, "pairs": pairs}
-    _fill(run, "chunks", CHUNKS.format_map(given), chunks)
-    _fill(run, "documents", DOCUMENTS.format_map(given), chunks // PER_DOCUMENT)
-    _fill(run, "queries", QUERIES.format_map(given), pairs // PER_QUERY)
-    _fill(run, "pool", "", 0)
-    _fill(run, "verdicts", "", 0)
-    _fill(run, "review_sample", SAMPLE.format_map(given), pairs, steps(run, load_settings())[0].plan(run))
+    fill(run, "chunks", CHUNKS.format_map(given), chunks)
+    fill(run, "documents", DOCUMENTS.format_map(given), chunks // PER_DOCUMENT)
+    fill(run, "queries", QUERIES.format_map(given), pairs // PER_QUERY)
+    fill(run, "pool", "", 0)
+    fill(run, "verdicts", "", 0)
+    fill(run, "review_sample", SAMPLE.format_map(given), pairs, steps(run, load_settings())[0].plan(run))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
     run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
     return run
 
 
-def _fill(run: Run, table: str, columns: str, rows: int, plan: Plan | None = None) -> None:
+def fill(run: Run, table: str, columns: str, rows: int, plan: Plan | None = None) -> None:
     """Write a table by its columns' SQL, as functions of the row's number `i`; by a plan, it stands as its result."""
 
     def work(_tables: Tables, output: Output) -> None:
@@ -139,9 +139,9 @@ def _fill(run: Run, table: str, columns: str, rows: int, plan: Plan | None = Non
 
 
 @contextmanager
-def serving(run: Run) -> Iterator[Served]:
-    """`darklode review` as a user starts it."""
-    command = [str(Path(sys.executable).with_name("darklode")), "review", run.store.url, "--port", "0"]
+def serving(run: Run, what: str = "review") -> Iterator[Served]:
+    """`darklode review`, or another command with pages, as a user starts it."""
+    command = [str(Path(sys.executable).with_name("darklode")), what, run.store.url, "--port", "0"]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     assert process.stdout is not None

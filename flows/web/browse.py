@@ -19,7 +19,7 @@ from darklode.pipeline.base.marking import Marker
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import Catalogue, Row
 from darklode.pipeline.browse.listing import PAGE, Asked, Found, Listing, choices, find
-from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, TRIPLETS, lists_of
+from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, lists_of
 from darklode.pipeline.browse.near import Neighbours
 from darklode.pipeline.browse.overview import tallies
 from darklode.pipeline.browse.sheet import evidence, judged, query_of, reading_of
@@ -85,7 +85,8 @@ class Browser:
         shown = self._list(listing, found, key | found.asked.parameters(listing))
         more = evidence(self._catalogue, query) if self._catalogue.mined else self._judged(query)
         page = "searched" if self._catalogue.mined else "judged"
-        picks = list(choices(self._catalogue, listing))
+        picks = self._choices["pairs"] if listing is CANDIDATES else []
+        picks = [one for one in picks if one[0] in listing.filters]
         return self._render(page, here="queries", query=query, own=key, choices=picks, **shown, **more)
 
     def _triplet(self, given: Given) -> str:
@@ -108,9 +109,8 @@ class Browser:
 
     def _judged(self, query: Row) -> dict[str, Any]:
         """A benchmark query's near ones, and what was said of its candidates."""
-        own_triplets = find(self._catalogue, TRIPLETS, Asked.of(TRIPLETS, {}), query["query"]).total
         near = self._near.near(query["query"], NEAR)
-        return {"near": near, "own_triplets": own_triplets, **judged(self._catalogue, query)}
+        return {"near": near, **judged(self._catalogue, query)}
 
     def _list(self, listing: Listing, found: Found, address: Given) -> dict[str, Any]:
         """A page of a list, its marks, and the addresses of the pages around it."""

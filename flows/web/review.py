@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from darklode.flows.console import errors, printable
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, is_web
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from darklode.pipeline.base.marking import Marker, TextBlock
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.validate.review.deck import Deck, Neighbour, Pair
@@ -62,6 +62,17 @@ class Review:
             "review/pair.html", **shared, **self._pair(reviewer, row, pair), **self._around(row, pair, around)
         )
 
+    def document(self, row: int) -> str:
+        """The document of a pair, with its chunk.
+
+        Raises:
+            ArtifactError: the run was built anew.
+        """
+        reading = self.deck.document(row)
+        marker = Marker.of_terms(self.analyzer, self.deck[row].query)
+        parts = marker.cut((reading.before, reading.chunk, reading.after))
+        return _PAGES.render("review/document.html", reading=reading, parts=parts)
+
     def names(self, given: str = "", wrong: str = "") -> str:
         """The page that asks for a name; `wrong` says what is wrong with the one given."""
         return _PAGES.render(
@@ -73,6 +84,8 @@ class Review:
             characters=NAME_CHARACTERS,
             given=given,
             wrong=wrong,
+            answers=self._answers(None),
+            graded=self.scale.graded,
         )
 
     def _shared(self, reviewer: str) -> dict[str, Any]:
@@ -161,9 +174,10 @@ def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
         Route("/", pages.name),
         Route("/pair", pages.pair, methods=["GET"]),
         Route("/pair", pages.answer, methods=["POST"]),
+        Route("/document", pages.document),
         Route("/undo", pages.undo, methods=["POST"]),
     ]
-    return _SITE.app(routes, {OSError: _not_saved}, token, hosts)
+    return _SITE.app(routes, {OSError: _not_saved, NotWritable: _not_saved, ArtifactError: _gone}, token, hosts)
 
 
 class _Pages:
@@ -183,6 +197,12 @@ class _Pages:
             return HTMLResponse(self._review.names(given, wrong), HTTPStatus.BAD_REQUEST)
         around = request.query_params.get("around", "")
         return HTMLResponse(await run_in_threadpool(self._review.next, reviewer, around))
+
+    async def document(self, request: Request) -> HTMLResponse:
+        row = self._review.deck.rows.get(request.query_params.get("pair", ""))
+        if row is None:
+            raise HTTPException(410)
+        return HTMLResponse(await run_in_threadpool(self._review.document, row))
 
     async def answer(self, request: Request) -> RedirectResponse:
         reviewer, sent = await self._posted(request)
@@ -224,6 +244,10 @@ class _Pages:
 def _onward(reviewer: str) -> RedirectResponse:
     """To the next pair, by a request that can be repeated."""
     return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
+
+
+async def _gone(request: Request, error: Exception) -> HTMLResponse:
+    return _SITE.failed(request, 410, f"{error}.".capitalize())
 
 
 async def _not_saved(request: Request, error: Exception) -> HTMLResponse:

@@ -78,9 +78,10 @@ def open_catalogue(run: Run) -> Iterator[Catalogue]:
     Args:
         run: one whose tables need not be complete.
     """
+    reading = Run(run.store.url, untouched=True)
     is_mined = "impressions" in run.parts()
     steps = mined.STEPS if is_mined else built.STEPS
-    with all_tables(run).opened() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
+    with all_tables(reading).opened() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
         connection.register("answers", standing(Journal(run.store).read()))
         for step in steps:
             connection.execute(step)

@@ -13,12 +13,20 @@ from darklode.pipeline.browse.built import FOLD
 from darklode.pipeline.browse.catalogue import Catalogue, Row
 
 PAGE_ROWS = 25
-MOST_PAGES = 400
+MOST_PAGES = 100
 """Pages that can be turned to: who wants what comes later narrows the search."""
 
 MOST_WORDS, WORD_CHARACTERS = 8, 100
 WORDS, ORDER, PAGE = "q", "order", "page"
 """Names of parameters in an address; every filter is one more."""
+
+
+SEARCHED = {
+    "queries": "SELECT query FROM all_queries",
+    "passages": "SELECT passage FROM all_passages",
+    "rejects": "SELECT n FROM all_rejects",
+}
+"""SQL of what is searched, by the name of what was found."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class Listing:
         title: what is listed.
         about: one sentence on it.
         rows: SQL behind FROM, whose columns the conditions and orders name.
-        found: SQL of one word of a search, named {word}.
+        searched: where a search looks, of SEARCHED.
+        found: SQL of a row that holds a word; `queries_{word}` and the like are the rows that it looks up.
         shown: SQL of what a page shows; `chosen` is the page's rows, its `place` their order.
         orders: SQL to order by, by its name for people; the first is the usual one.
         filters: what to filter by.
@@ -57,6 +66,7 @@ class Listing:
     title: str
     about: str
     rows: str
+    searched: tuple[str, ...]
     found: str
     shown: str
     orders: Mapping[str, str]
@@ -152,29 +162,37 @@ def find(catalogue: Catalogue, listing: Listing, asked: Asked, query: int | None
         asked: what of it.
         query: number of a query whose rows alone are meant.
     """
+    held = _search(catalogue, listing, asked.words)
     conditions, given = _conditions(listing, asked)
     where = f"FROM {listing.rows} WHERE {conditions}"
     if query is not None:
         where += " AND x.query = $of_query"
         given["of_query"] = query
-    total = catalogue.rows(f"SELECT count(*) AS n {where}", **given)[0]["n"]
+    total = catalogue.table(f"SELECT count(*) AS n {where}", held, **given)["n"][0].as_py()
     pages = min(max(1, -(-total // PAGE_ROWS)), MOST_PAGES)
     asked = replace(asked, page=min(asked.page, pages))
     begin = (asked.page - 1) * PAGE_ROWS
     order = listing.orders[asked.order]
-    page = catalogue.table(f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", **given)
+    page = catalogue.table(f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", held, **given)
     places = pa.array(range(page.num_rows), pa.int32())
     rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", places)}).to_pylist()
     return Found(asked, total, pages, rows)
 
 
+def _search(catalogue: Catalogue, listing: Listing, words: Sequence[str]) -> dict[str, pa.Table]:
+    """What holds each word, looked up once: counting and showing both need it."""
+    holds = f"WHERE contains(folded, {FOLD.format('$word')}) ORDER BY ALL"
+    return {
+        f"{name}_{number}": catalogue.table(f"{SEARCHED[name]} {holds}", word=word)
+        for number, word in enumerate(words)
+        for name in listing.searched
+    }
+
+
 def _conditions(listing: Listing, asked: Asked) -> tuple[str, dict[str, Any]]:
     """SQL of what a row has to fulfil, and the values that it names."""
     conditions, given = ["true"], dict[str, Any]()
-    for number, word in enumerate(asked.words):
-        name = f"word_{number}"
-        given[name] = word
-        conditions.append(listing.found.format(word=FOLD.format(f"${name}")))
+    conditions += [listing.found.format(word=number) for number in range(len(asked.words))]
     for one in listing.filters:
         if one.name in asked.chosen:
             given[one.name] = asked.chosen[one.name]

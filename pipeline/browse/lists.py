@@ -8,9 +8,8 @@ from darklode.pipeline.browse.catalogue import Catalogue
 from darklode.pipeline.browse.listing import Filter, Listing
 
 _OUTCOMES = "SELECT * FROM (VALUES ('relevant'), ('not relevant'), ('unreadable'), ('unjudged'))"
-_QUERY_HOLDS = "{query} IN (SELECT query FROM all_queries WHERE contains(folded, {{word}}))"
-_PASSAGE_HOLDS = "{passage} IN (SELECT passage FROM all_passages WHERE contains(folded, {{word}}))"
-_HOLDS = f"{_QUERY_HOLDS.format(query='x.query')} OR {_PASSAGE_HOLDS.format(passage='x.passage')}"
+_BOTH = ("queries", "passages")
+_HOLDS = "x.query IN (FROM queries_{word}) OR x.passage IN (FROM passages_{word})"
 
 
 def _distinct(column: str, table: str) -> str:
@@ -35,7 +34,8 @@ QUERIES = Listing(
     "Queries",
     "The queries that were kept, with what was found for each.",
     "all_queries q LEFT JOIN counts x USING (query)",
-    "contains(q.folded, {word})",
+    ("queries",),
+    "q.query IN (FROM queries_{word})",
     "SELECT * EXCLUDE (folded) FROM chosen ORDER BY place",
     {
         "by id": "q.query",
@@ -84,6 +84,7 @@ PAIRS = Listing(
     "Pairs",
     "Queries with the candidates that were pooled for them, and what was said of each.",
     "pairs x JOIN all_queries q USING (query)",
+    _BOTH,
     _HOLDS,
     f"""
         SELECT {_CHOSEN}, {_PASSAGE}, f.retrievers
@@ -152,6 +153,7 @@ TRIPLETS = Listing(
     "Triplets",
     "A query, a text that answers it, and texts that look alike and do not: what a retriever is trained on.",
     "all_triplets x JOIN all_queries q USING (query)",
+    _BOTH,
     _HOLDS,
     _TRIPLET.format(first=f"[:{NEGATIVES}]"),
     {
@@ -186,7 +188,8 @@ REJECTS = Listing(
     "Rejects",
     "Rows that a stage dropped or could not read, with the reason.",
     "all_rejects x",
-    "contains(x.folded, {word})",
+    ("rejects",),
+    "x.n IN (FROM rejects_{word})",
     """
         SELECT chosen.* EXCLUDE (folded), q.text AS represented_text
         FROM chosen LEFT JOIN all_queries q ON q.tenant = chosen.tenant AND q.query_id = chosen.represented_by

@@ -15,7 +15,9 @@ _PASSAGE = "p.passage_id, p.doc_id, p.title, p.url"
 _KEY = "tenant = $tenant AND query_id = $query_id"
 
 _QUERY = """
-    SELECT q.* EXCLUDE (folded), x.* EXCLUDE (query) FROM all_queries q LEFT JOIN counts x USING (query)
+    SELECT q.* EXCLUDE (folded), x.* EXCLUDE (query),
+           (SELECT count(*) FROM all_triplets t WHERE t.query = q.query) AS triplets
+    FROM all_queries q LEFT JOIN counts x USING (query)
     WHERE tenant = $tenant AND query_id = $query_id
 """
 _AROUND = "SELECT query, tenant, query_id FROM all_queries WHERE query IN ($query - 1, $query + 1) ORDER BY query"

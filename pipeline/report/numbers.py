@@ -1,11 +1,11 @@
 """Numbers and texts as a reader sees them."""
 
+import re
 from datetime import date
-from unicodedata import category
 
 UNKNOWN = "unknown"
 _TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
-_NO_CHARACTERS = {"\ufffe", "\uffff"}
+_BAD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def number(value: object) -> str:
@@ -62,11 +62,7 @@ def duration(seconds: float) -> str:
 
 def clean(text: str) -> str:
     """A text without what no page can hold: control characters, halves of characters, non-characters."""
-    return "".join("�" if _bad(char) else char for char in text)
-
-
-def _bad(char: str) -> bool:
-    return (category(char) in {"Cc", "Cs"} and char not in "\n\t") or char in _NO_CHARACTERS
+    return _BAD.sub("�", text)
 
 
 def level(text: str) -> str:

@@ -45,6 +45,7 @@ def review_run(
     urls: Values | None = None,
     documents: Values | None = None,
     starts: Mapping[int, int] | None = None,
+    ends: Mapping[int, int] | None = None,
     ids: Sequence[str] | None = None,
 ) -> Run:
     """A run whose sample stands and has these pairs, five of each query; every third one is shared.
@@ -76,7 +77,7 @@ def review_run(
         doc_id=doc_ids,
         position=[n % 2 for n in numbers],
         start=[(starts or {}).get(n, 0) for n in numbers],
-        end=[1] * pairs,
+        end=[(ends or {}).get(n, 1) for n in numbers],
         text=[(texts or {}).get(n, f"Rotating keys, part {n}: open Settings.") for n in numbers],
         title=[(titles or {}).get(n, "Keys") for n in numbers],
         heading=["Guide › Rotation"] * pairs,

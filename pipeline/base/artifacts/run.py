@@ -20,7 +20,7 @@ from darklode.pipeline.base.artifacts.stage import (
     fingerprint,
     parts_of,
 )
-from darklode.pipeline.base.artifacts.store import LOCK, Store, writing
+from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
 from darklode.pipeline.base.artifacts.tables import Tables, content, named
 from darklode.pipeline.base.errors import ArtifactError
 
@@ -32,10 +32,15 @@ def silent(_done: int, _total: int | None, _note: str) -> None:
 
 
 class Run:
-    """A run's folder or `s3://` prefix."""
+    """A run's folder or `s3://` prefix.
 
-    def __init__(self, url: str) -> None:
-        self.store = Store(url)
+    Args:
+        url: the folder or prefix.
+        untouched: nothing is written there, not even which files were found intact.
+    """
+
+    def __init__(self, url: str, *, untouched: bool = False) -> None:
+        self.store = UntouchedStore(url) if untouched else Store(url)
         self._intact = Intact(self.store)
 
     @contextmanager

@@ -146,6 +146,18 @@ class Store:
             return
 
 
+class UntouchedStore(Store):
+    """A store that is read and nothing else."""
+
+    def write(self, name: str, data: bytes) -> None:  # noqa: ARG002 (as it is called)
+        """Refuse.
+
+        Raises:
+            NotWritable: always.
+        """
+        raise NotWritable(f"{self.path(name)} is not to be written: the run is only read")
+
+
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
     """Say what to do where the operating system refuses for good.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,10 +17,12 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.marking import FENCES
+from darklode.pipeline.base.reading import DOCUMENT, Reading
 from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
 JUDGE_TABLE = "verdicts"
+_BUILT_ANEW = "the run has been built anew since this review was started; start it again"
 
 _PAIRS = """
     WITH sample AS (
@@ -50,7 +53,7 @@ _VERDICTS = """
 """
 _WITHIN = FENCES.format(text='left(d.text, c."start")') + " % 2 = 1"
 _AROUND = f"""
-    SELECT c.position, c.heading, c.text, coalesce({_WITHIN}, false)
+    SELECT c.position, c.heading, c.text, coalesce({_WITHIN}, false) AS fenced
     FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
 """
@@ -137,14 +140,29 @@ class Deck:
             ArtifactError: the tables are gone, because the run was built anew.
         """
         pair = self[row]
-        asked = {"tenant": pair.tenant, "doc_id": pair.doc_id, "place": pair.place}
+        found = self._asked(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.place)
+        by_place = {one["position"]: Neighbour(one["heading"], one["text"], one["fenced"]) for one in found}
+        return by_place.get(pair.place - 1), by_place.get(pair.place + 1)
+
+    def document(self, row: int) -> Reading:
+        """A pair's document, with its chunk.
+
+        Raises:
+            ArtifactError: as above.
+        """
+        pair = self[row]
+        found = self._asked(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
+        if not found:
+            raise ArtifactError(_BUILT_ANEW)
+        return Reading.of(found[0])
+
+    def _asked(self, query: str, **given: object) -> list[dict[str, Any]]:
         try:
             with self._busy:
-                found = self._connection.sql(_AROUND, params=asked).fetchall()
+                rows: list[dict[str, Any]] = self._connection.sql(query, params=given).to_arrow_table().to_pylist()
         except (duckdb.Error, OSError) as error:
-            raise ArtifactError("the run has been built anew since this review was started; start it again") from error
-        by_place = {place: Neighbour(*rest) for place, *rest in found}
-        return by_place.get(pair.place - 1), by_place.get(pair.place + 1)
+            raise ArtifactError(_BUILT_ANEW) from error
+        return rows
 
 
 @contextmanager

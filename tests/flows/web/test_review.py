@@ -370,3 +370,43 @@ def test_every_text_stands_out_from_its_ground(page: Page, visit: Visit, scheme:
     texts = tab.evaluate(CONTRAST, "h1, p, a, bdi, span, mark, button, label, .text div, .near div div")
     assert len(texts) > 15
     assert min(texts) >= 4.5  # WCAG 2.2, 1.4.3
+
+
+LONG = "How keys are rotated, step by step, in a long text. " * 9
+
+
+@pytest.mark.parametrize("height", [640, 700, 900])
+def test_nothing_covers_the_rationale_on_a_narrow_screen(run: Run, visit: Visit, height: int) -> None:
+    scale = Scale({3: "made for this query", 2: "answers, with a flaw", 0: "not relevant"})
+    with served(review_run(run.store.url, texts={0: LONG}), scale=scale) as page:
+        tab = visit(page, viewport={"width": 420, "height": height})
+        tab.keyboard.press("r")
+        expect(tab.locator("#rationale")).to_be_focused()
+        field, footer = (tab.locator(one).bounding_box() for one in ("#rationale", "footer"))
+        assert field
+        assert footer
+        assert 0 < field["y"] < field["y"] + field["height"] <= footer["y"]
+
+
+def test_the_first_page_says_what_is_relevant_and_what_grades_mean(run: Run, visit: Visit) -> None:
+    with served(review_run(run.store.url), scale=Scale({3: "made for this query", 0: "not relevant"})) as page:
+        tab = visit(page, reviewer=None)
+        expect(tab.get_by_role("heading", name="What is relevant?")).to_be_visible()
+        expect(tab.locator(".rules dt")).to_have_text(["3", "0"])
+
+
+def test_a_document_s_name_opens_it_at_the_chunk(run: Run, visit: Visit) -> None:
+    whole = "# Keys\n\n```sh\nkey list\nkey rotate\n```\n"
+    cut = whole.index("key rotate")
+    texts, starts = {0: "key list", 1: "key rotate\n```\n"}, {1: cut}
+    built = review_run(run.store.url, 2, texts=texts, documents={0: whole}, starts=starts, ends={1: len(whole)})
+    with served(built) as page:
+        tab = visit(page)
+        press(tab, "1")
+        expect(tab.locator("#chunk .fixed")).to_have_count(1)
+        with tab.expect_popup() as opened:
+            tab.get_by_role("link", name="doc0", exact=True).click()
+        shown = opened.value
+        expect(shown.locator("#chunk .fixed")).to_contain_text("key rotate")
+        expect(shown.locator(".sheet")).to_contain_text("key list")
+        assert shown.url.endswith("#chunk")

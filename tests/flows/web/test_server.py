@@ -89,6 +89,12 @@ def test_a_bad_name_labels_nothing_and_is_asked_for_again(page: Page, reviewer: 
     assert page.answers().num_rows == 0
 
 
+def test_a_pair_s_document_is_there_and_no_other(page: Page) -> None:
+    status, _, body = ask(page, f"document?reviewer=Ann&pair={page.deck[3].name}")
+    assert (status, "Keys</h1>" in body) == (200, True)
+    assert ask(page, "document?pair=p0000000000000000")[0] == ask(page, "document")[0] == 410
+
+
 def test_files_and_broken_forms_are_no_answers(page: Page) -> None:
     part = b'--b\r\nContent-Disposition: form-data; name="answer"; filename="x"\r\n\r\n1\r\n--b--\r\n'
     for body in (part, b"--b\r\nbroken"):

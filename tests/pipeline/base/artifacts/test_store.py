@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
+from darklode.pipeline.base.artifacts.store import UntouchedStore
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
 
@@ -222,3 +223,12 @@ def test_what_killed_writes_left_goes_and_what_others_are_writing_stays(store: S
     assert len(list(Path(store.url).rglob("*.tmp"))) == 4
     with Run(store.url).lock():
         assert [path.name for path in Path(store.url).rglob("*.tmp")] == [ours]
+
+
+def test_an_untouched_store_is_read_and_never_written(tmp_path: Path) -> None:
+    Store(str(tmp_path)).write("a", b"1")
+    store = UntouchedStore(str(tmp_path))
+    assert store.read("a") == b"1"
+    with pytest.raises(NotWritable, match="only read"):
+        store.write("a", b"2")
+    assert store.read("a") == b"1"
