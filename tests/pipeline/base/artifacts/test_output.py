@@ -39,6 +39,19 @@ def test_bytes_depend_on_rows_alone() -> None:
     assert encode(whole) != encode(qrels("a"))
 
 
+def test_an_answer_is_cut_the_same_way_however_duckdb_gives_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darklode.pipeline.base.artifacts.output.ANSWER_ROWS", 4)
+    every = pa.concat_tables([qrels("q1"), qrels("q2", 7)])
+
+    def work(_tables: Tables, output: Output) -> None:
+        with duckdb.connect() as connection:
+            connection.register("every", every)
+            output.write_answer("qrels", connection, "FROM every WHERE query_id = $q ORDER BY ALL", {"q": "q2"})
+
+    assert [part.rows for part in execute(run, STAGE, work).outputs["qrels"]] == [4, 3]
+    assert read(run, "qrels") == sorted(qrels("q2", 7).to_pylist(), key=repr)
+
+
 @pytest.mark.parametrize(
     ("table", "rows", "message"),
     [
