@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 from rich.console import Console
@@ -34,6 +34,9 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_W
 errors = Console(stderr=True, highlight=False)
 
 CELL_CHARACTERS = 100
+NAME_CHARACTERS = 20  # of a row's name, which stands in its first column: so long it is not broken
+MIDDLE_CHARACTERS = 18  # of a text between others where the terminal is not wide: the last one takes what is left
+WIDE = 100
 UNPRINTABLE = {"Cc", "Cs"}  # control characters, and the halves of characters that no encoding can hold
 
 
@@ -151,12 +154,30 @@ def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool],
     """Print rows as `show` does; `columns` says by name which hold numbers."""
     console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for name, number in columns.items():
-        table.add_column(printable(name), justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows:
-        table.add_row(*[cell(value) for value in row.values()])
+    cells = [[cell(value) for value in row.values()] for row in rows]
+    for place, (name, number) in enumerate(columns.items()):
+        first, last = place == 0, place == len(columns) - 1
+        whole = number or (first and all(len(row[0]) <= NAME_CHARACTERS for row in cells))
+        width = None if number or first or last or console.width >= WIDE else MIDDLE_CHARACTERS
+        side: Any = "right" if number else "left"
+        table.add_column(printable(name), justify=side, no_wrap=whole, overflow="fold", max_width=width)
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
     console.print()
+
+
+def show_upright(rows: pa.Table, title: str) -> None:
+    """Print each row as a block, a line or more a column: for texts, which narrow columns would break."""
+    console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
+    for row in rows.to_pylist():
+        block = Table(box=None, pad_edge=False, show_header=False)
+        block.add_column(no_wrap=True, style="dim")
+        block.add_column(overflow="fold")
+        for name, value in row.items():
+            block.add_row(printable(name), cell(value))
+        console.print(block)
+        console.print()
 
 
 def cell(value: object) -> str:

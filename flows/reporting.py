@@ -137,7 +137,7 @@ def reporting(to: Reporter) -> Iterator[None]:
 def summary(manifest: Manifest) -> str:
     """What went in and came out of a stage, in one line."""
     if not manifest.funnel:
-        tables = [f"{sum(part.rows for part in parts):,} {name}" for name, parts in manifest.outputs.items()]
-        return ", ".join(tables)
+        counts = {name.replace("_", " "): sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
+        return ", ".join(f"{rows:,} rows of {name}" for name, rows in counts.items() if rows) or "nothing to do"
     first, last = manifest.funnel[0], manifest.funnel[-1]
-    return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}"
+    return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}".replace("_", " ")

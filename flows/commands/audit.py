@@ -19,7 +19,8 @@ def audit(run: RunArgument, assignments: SetOption = None) -> None:
     """Measure again what each retriever contributes to a finished run."""
     recorded(Run(run))
     launch(audit_retrievers, reporter(), run, overrides(assignments or []))
-    show_audit(Run(run))
-    warning = favours(all_tables(Run(run)), recorded(Run(run)).settings)
+    settings = recorded(Run(run)).settings
+    show_audit(Run(run), settings)
+    warning = favours(all_tables(Run(run)), settings)
     if warning:
         console.print(f"[yellow]{printable(warning)}[/yellow]", soft_wrap=True)

@@ -1,6 +1,8 @@
 """darklode build: a judged benchmark from documents and queries, and what there is to see of it."""
 
 import json
+import shlex
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -9,7 +11,7 @@ from darklode.flows.commands.checking import checked, settings_for
 from darklode.flows.commands.doctor import lacking
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, project
-from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.console import console, printable, reporter, show, show_upright
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.base.views import query as run_sql
@@ -74,10 +76,12 @@ def _propose(run: Run, settings: Settings) -> None:
 
 
 FUNNEL_BY_STEP = """
-    SELECT step, any_value(rows_in) AS "in", any_value(unit_in) AS what, any_value(rows_out) AS "out",
-           any_value(unit_out) AS "is",
+    SELECT step, any_value(rows_in) AS "in", any_value(rows_out) AS "out", any_value(unit_out) AS "of",
            string_agg(format('{} {:t,}', reason, dropped), ', ' ORDER BY dropped DESC, reason) AS dropped
     FROM funnel GROUP BY position, step ORDER BY position
+"""
+SAMPLE = """
+    SELECT query, positive, negatives[1] AS "hardest negative" FROM triplets ORDER BY hash(triplet_id) LIMIT 3
 """
 
 
@@ -85,16 +89,32 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
     _cleaning(run, settings)
-    show_audit(run)
-    sample = "SELECT query, positive, negatives[1] AS hardest_negative FROM triplets ORDER BY hash(triplet_id) LIMIT 3"
-    show(run_sql(run, sample), "Three of the triplets")
+    show_audit(run, settings)
+    show_upright(run_sql(run, SAMPLE), "Three of the triplets")
     judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
     if judges.num_rows:
-        console.print("[yellow]Labels by the embedded scorer, not by an LLM: weak, for a first look only.[/yellow]")
+        console.print(f"[yellow]{WEAK}[/yellow]", soft_wrap=True)
     for sentence in caveats(all_tables(run), settings):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     for name, what in PLACES.items():
         console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+    tell_next(run, NEXT)
+
+
+WEAK = "Labels by the embedded scorer, not by an LLM: weak, for a first look only."
+NEXT = {
+    "report RUN --open": "look at the report",
+    "browse RUN": "search queries, verdicts and triplets",
+    "review RUN": "label a sample, to know what the labels are worth",
+}
+
+
+def tell_next(run: Run, commands: Mapping[str, str]) -> None:
+    """The commands to type next, with the run's place in them."""
+    console.print("\nNext:")
+    for command, what in commands.items():
+        typed = f"darklode {command.replace('RUN', shlex.quote(run.store.url))}"
+        console.print(f"  {printable(typed)}   [dim]{what}[/dim]", soft_wrap=True)
 
 
 MORE = "For triplets more is better: --preset triplets keeps lengths from P5 to P95, and every distinct query."
@@ -120,12 +140,23 @@ PLACES = {
 }
 
 
-def show_audit(run: Run) -> None:
+AUDITED = """
+    SELECT retriever, ten.recall AS "@10", recall_at_depth AS "@{depth}", audited.recall AS "@{search}",
+           format('{{:.2f}}–{{:.2f}}', recall_low, recall_high) AS "95 %", leave_one_out AS "without it",
+           unique_positives AS "alone"
+    FROM audit_retrievers audited LEFT JOIN ({shallow}) ten USING (retriever)
+    WHERE tenant IS NULL ORDER BY ten.recall DESC, audited.recall DESC, retriever
+"""
+READING = (
+    "Recall of judged positives at each depth of a retriever's list; of all other lists at the pool's depth, without "
+    "it; how many positives it alone found. A retriever's own positives count toward it: what no retriever found was "
+    "never judged."
+)
+
+
+def show_audit(run: Run, settings: Settings) -> None:
     """Print what each retriever contributes, over all tenants."""
-    audit = """
-        SELECT retriever, recall, recall_low AS low, recall_high AS high, leave_one_out,
-               leave_one_out_low AS loo_low, leave_one_out_high AS loo_high, unique_positives AS "unique"
-        FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retriever
-    """
-    show(run_sql(run, audit), "Audit: recall of each list alone; of the pool without it (95 % intervals)")
-    console.print("[dim]A retriever's own positives count toward it: what no retriever found was never judged.[/dim]\n")
+    pool = settings.pool
+    depths = {"depth": pool.depth, "search": pool.search_depth}
+    show(run_sql(run, AUDITED.format(shallow=statistics.SHALLOW, **depths)), "Audit of the retrievers")
+    console.print(f"[dim]{READING}[/dim]\n")

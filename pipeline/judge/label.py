@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.schemas.settings import LabelSettings
 from darklode.schemas.tables import QRELS
 
-LABEL = Stage("label", 2, ("queries", "pool", "verdicts"), ("qrels",))
+LABEL = Stage("label", 3, ("queries", "pool", "verdicts"), ("qrels",))
 
 OVERRIDING_LABEL = replace(LABEL, reads=(*LABEL.reads, "human_labels"))
 """The same stage with `labels.human_overrides`."""
@@ -23,6 +23,12 @@ JUDGED = """
 OVERRIDDEN = f"""
     SELECT * FROM ({JUDGED}) ANTI JOIN human_labels USING (tenant, query_id, chunk_id)
     UNION ALL SELECT tenant, query_id, chunk_id, relevance, 'human' FROM human_labels
+"""
+
+OF_A_SPLIT = """
+    SELECT tenant, query_id, chunk_id, relevance, source
+    FROM ({labels}) LEFT JOIN (SELECT tenant, query_id, split FROM queries) USING (tenant, query_id)
+    WHERE coalesce(split, '') = $split ORDER BY tenant, query_id, chunk_id
 """
 
 CHANGED = f"""
@@ -60,16 +66,16 @@ def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
 
     Args:
         tables: holds `queries`, `pool` and `verdicts`; with `human_overrides` `human_labels`, too.
-        output: takes `qrels`, by tenant, query_id and chunk_id; its facts count human labels, those of pairs without
-            a label of the judge, and those that overrule it.
+        output: takes `qrels`, a folder a split, by tenant, query_id and chunk_id; its facts count human labels, those
+            of pairs without a label of the judge, and those that overrule it.
         settings: whether people overrule the judge.
     """
     labels = OVERRIDDEN if settings.human_overrides else JUDGED
     total = tables.rows("verdicts")
-    query = f"SELECT * FROM ({labels}) ORDER BY tenant, query_id, chunk_id"
-    for rows in tables.stream(query, {}, PART_ROWS):
-        output.write("qrels", QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
-        output.progress(sum(part.rows for part in output.parts["qrels"]), total)
+    for split in ("train", "validation", "test", ""):  # people may know a query that the run does not
+        for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, PART_ROWS):
+            output.write("qrels", QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))), split)
+            output.progress(sum(part.rows for part in output.parts["qrels"]), total)
     if settings.human_overrides:
         output.facts |= tables.sql(CHANGED).to_pylist()[0]
     written = sum(part.rows for part in output.parts["qrels"])

@@ -13,7 +13,7 @@ from darklode.pipeline.base.relations import keep
 from darklode.schemas.settings import SplitSettings
 from darklode.schemas.tables import QUERIES
 
-SPLIT = Stage("split", 2, ("cleaned_queries",), ("queries",))
+SPLIT = Stage("split", 3, ("cleaned_queries",), ("queries",))
 
 CLUSTERS = "SELECT dense_rank() OVER (ORDER BY tenant, cluster_id) - 1 AS cluster FROM {given} ORDER BY n"
 SHARED = """
@@ -22,6 +22,8 @@ SHARED = """
 """
 
 SPLITS = np.array(["test", "validation", "train"])
+IN_ORDER = ("train", "validation", "test")
+"""As tables are written: a folder a split, so that whoever reads files alone finds it by name."""
 
 
 def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int) -> None:
@@ -38,7 +40,9 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     for tenant in np.unique(tenants):
         rows = np.flatnonzero(tenants == tenant)
         splits[rows] = assign(clusters[rows], settings, _seed(seed, tenant))
-    output.write("queries", QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits}))
+    rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
+    for name in IN_ORDER:
+        output.write("queries", rows.filter(pa.array(splits == name)), name)
     output.count(FunnelStep("split", "queries", len(clusters), "queries", len(clusters)))
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.card import cell, closing, document, name_of, with_front_matter
+from darklode.pipeline.base.artifacts.stage import partition_of
+from darklode.pipeline.base.card import Files, cell, closing, document, name_of, with_front_matter
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
@@ -68,8 +69,7 @@ AGREEMENT = "Cohen's kappa of each two members, over the pairs that both labelle
 
 READING = """\
 - DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
-- datasets: `load_dataset("parquet", data_files="tables/triplets/*.parquet")`; the column `split` tells train from
-  validation.
+- datasets: `load_dataset("FOLDER", "qrels", split="test")`; also `queries`, `triplets` and `corpus` (one split).
 - Other tools: `darklode export RUN --format beir --to FOLDER`; also `trec` and `sentence-transformers`."""
 
 TASK = {"task_categories": ["text-retrieval"]}
@@ -93,19 +93,34 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
     language = () if settings.clean.keep_all else settings.clean.languages
     front = {"language": [*language], **TASK, "size_categories": [_size(tables.rows("chunks"))]}
     text = document([_title(run, settings), *head], shown, closing(run, settings, READING))
-    return _card(run, settings, text, front, triplets="tables/triplets/*.parquet")
+    return _card(run, settings, text, front, _configs(run))
+
+
+CONFIGS = {"corpus": "chunks", "queries": "queries", "qrels": "qrels", "triplets": "triplets"}
+SPLITS = ("train", "validation", "test")
+
+
+def _configs(run: Run) -> Files:
+    """Files of each config by split: a table's folder of that name; chunks, which have none, serve all splits."""
+    parts = run.parts()
+    full = {table: [part for part in parts.get(table, ()) if part.rows] for table in CONFIGS.values()}
+    found = {table: {partition_of(part.file) for part in some} for table, some in full.items()}
+    configs: dict[str, dict[str, str]] = {
+        config: {split: f"tables/{table}/{split}/*.parquet" for split in SPLITS if split in found[table]}
+        for config, table in CONFIGS.items()
+    }
+    return configs | ({"corpus": {"corpus": "tables/chunks/*.parquet"}} if found["chunks"] else {})
 
 
 def _title(run: Run, settings: Settings) -> str:
     return f"# {cell(name_of(run, settings))}"
 
 
-def _card(run: Run, settings: Settings, text: str, front: Mapping[str, Sequence[str]], *, triplets: str) -> str:
-    """A card of any run: keys of the front matter that are empty are left out; `triplets` is their files' pattern."""
+def _card(run: Run, settings: Settings, text: str, front: Mapping[str, Sequence[str]], configs: Files) -> str:
+    """A card of any run: keys of the front matter that are empty are left out."""
     keys = {"pretty_name": name_of(run, settings), "license": settings.card.license}
-    files = {"train_and_validation": triplets} if all_tables(run).rows("triplets") else {}
     given = {key: values for key, values in front.items() if values}
-    return with_front_matter(f"\n{text}", keys | given, {"triplets": files})
+    return with_front_matter(f"\n{text}", keys | given, configs)
 
 
 def _size(chunks: int) -> str:
@@ -203,7 +218,8 @@ def mined_card(run: Run, settings: Settings) -> str:
         shown = list(_mined_tables(tables, settings))
     head = [CLICKS, *warnings, "## What was learned", _learned(run)]
     text = document([_title(run, settings), *head], shown, closing(run, settings, MINED_READING))
-    return _card(run, settings, text, TASK, triplets="tables/triplets/**/*.parquet")
+    files = {"train_and_validation": "tables/triplets/**/*.parquet"} if all_tables(run).rows("triplets") else {}
+    return _card(run, settings, text, TASK, {"triplets": files})
 
 
 def _learned(run: Run) -> str:

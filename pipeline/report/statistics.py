@@ -164,6 +164,21 @@ triplets = Statistic("""
 audit_retrievers = Statistic("SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever")
 """`audit_retrievers`: all tenants together first, the best recall first."""
 
+SHALLOW = """
+    WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
+    asked AS (SELECT tenant, query_id, count(*) AS positives FROM positives GROUP BY ALL),
+    found AS (
+        SELECT retriever, positives, count(*) / positives AS n
+        FROM positives JOIN (FROM rankings WHERE rank <= 10) USING (tenant, query_id, chunk_id)
+        JOIN asked USING (tenant, query_id) GROUP BY retriever, positives
+    )
+    SELECT retriever, coalesce(list_sum(list(n ORDER BY positives)), 0) / (SELECT count(*) FROM asked) AS recall
+    FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN found USING (retriever)
+    GROUP BY retriever ORDER BY retriever
+"""
+"""Recall of each retriever's first ten, the mean over all queries with a positive: where lists hold a good part of a
+small corpus, recall at the pool's depth and beyond tells no two of them apart."""
+
 OVERLAP = """
     PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
 """

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 5, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 6, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
@@ -126,7 +127,7 @@ CHOSEN = """
     )
     SELECT tenant, query_id, positive_id, positive_score, split,
            coalesce(negative_ids, []) AS negative_ids, coalesce(negative_scores, []) AS negative_scores,
-           row_number() OVER (ORDER BY tenant, query_id, positive_score DESC, positive_id) - 1 AS number
+           row_number() OVER (ORDER BY split, tenant, query_id, positive_score DESC, positive_id) - 1 AS number
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
@@ -176,7 +177,9 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart
         rows, short = _totals(connection, settings.negatives)
         output.count(_step(connection, rows))
         for block in _blocks(connection, rows):
-            output.write("triplets", TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True))))
+            found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
+            for split in ("train", "validation"):
+                output.write("triplets", found.filter(pc.equal(found["split"], split)), split)
             output.progress(sum(part.rows for part in output.parts["triplets"]), rows)
     output.facts["short_of_negatives"] = short
 

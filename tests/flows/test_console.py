@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from darklode.flows import console as module
-from darklode.flows.console import Bars, Lines, cell, line, printable, reporter, show
+from darklode.flows.console import Bars, Lines, cell, line, printable, reporter, show, show_upright
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest
 from helpers.commands import CONTROL
 
@@ -53,6 +53,23 @@ def test_a_table_shows_numbers_to_the_right_and_long_cells_cut(
     assert head.rstrip().endswith("n")
     assert first.rstrip().endswith("    5"), "numbers stand to the right"
     assert second.split() == ["x" * 99 + "…", "1,234"]
+
+
+def test_at_80_columns_no_word_is_broken_and_no_line_is_longer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.console, "width", 80)
+    reason = "less likely than triplets.min_probability 389"
+    counts = {"step": ["ingest.documents", "answers"], "in": [41_813, 338], "out": [726_039, 255]}
+    show(
+        pa.table(counts | {"of": ["rows", "queries with a positive"], "dropped": [reason, "nothing answers it 80"]}),
+        "F",
+    )
+    show_upright(pa.table({"query": ["how to " * 30], "hardest negative": ["a `code` [b] " * 9]}), "T")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines).split()
+    assert {"ingest.documents", "726,039", "triplets.min_probability", "positive", "hardest", "[b]"} <= set(words)
 
 
 def test_lines_say_what_starts_and_ends_and_how_far_it_is_now_and_then(

@@ -10,7 +10,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Part
 
 
 def manifest(*funnel: FunnelStep, **outputs: int) -> Manifest:
-    parts = {name: [Part("a", rows - 1, 9, "x"), Part("b", 1, 9, "y")] for name, rows in outputs.items()}
+    halves = {name: (rows // 2, rows - rows // 2) for name, rows in outputs.items()}
+    parts = {name: [Part("a", one, 9, "x"), Part("b", other, 9, "y")] for name, (one, other) in halves.items()}
     return Manifest("clean", "f", {}, {}, parts, list(funnel), 1.5)
 
 
@@ -75,7 +76,9 @@ def test_a_stage_in_one_line() -> None:
         FunnelStep("sample", "queries", 11_000, "clusters", 900),
     )
     assert summary(manifest(*steps, cleaned_queries=900)) == "12,000 queries → 900 clusters"
-    assert summary(manifest(chunks=1234, rejects=1)) == "1,234 chunks, 1 rejects"
+    assert summary(manifest(chunks=1234, rejects=1)) == "1,234 rows of chunks, 1 rows of rejects"
+    assert summary(manifest(human_labels=12, calibration=0)) == "12 rows of human labels"
+    assert summary(manifest(calibration=0)) == "nothing to do"
 
 
 def test_what_the_pipeline_warns_of_is_said_once_and_only_while_a_flow_reports() -> None:

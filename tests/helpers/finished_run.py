@@ -24,8 +24,14 @@ FUSED = {0: 0.4, 1: 0.3, 2: 0.2, 3: 0.1}
 Rows = list[dict[str, object]]
 
 
-def finished_run(url: str, tenants: tuple[str, ...] = TENANTS) -> Run:
-    """Build the run; every stage of a build but `funnel` has its tables, its manifest and a funnel step."""
+def finished_run(url: str, tenants: tuple[str, ...] = TENANTS, *, folders: bool = False) -> Run:
+    """Build the run; every stage of a build but `funnel` has its tables, its manifest and a funnel step.
+
+    Args:
+        url: where.
+        tenants: of it.
+        folders: whether each split has its own, as the stages write them.
+    """
     run = Run(url)
     n = len(tenants)
     filled = {name: [row for tenant in tenants for row in rows(tenant)] for name, rows in _ROWS.items()}
@@ -33,17 +39,26 @@ def finished_run(url: str, tenants: tuple[str, ...] = TENANTS) -> Run:
     filled |= {"audit_retrievers": _audit(), "audit_overlap": _overlap()}
     for stage, (tables, step) in _STAGES.items():
         counted = FunnelStep(stage, step[0], step[1] * n, step[2], step[3] * n, {k: v * n for k, v in step[4].items()})
-        _stage(run, stage, {name: filled[name] for name in tables}, counted)
+        _stage(run, stage, {name: filled[name] for name in tables}, counted, folders=folders)
     return run
 
 
-def _stage(run: Run, name: str, tables: Mapping[str, Rows], step: FunnelStep) -> None:
+def _stage(run: Run, name: str, tables: Mapping[str, Rows], step: FunnelStep, *, folders: bool) -> None:
     def work(_tables: Tables, output: Output) -> None:
         for table, rows in tables.items():
-            output.write(table, pa.Table.from_pylist(rows, schema=TABLES[table].schema))
+            for folder, some in _by_split(table, rows).items() if folders else [("", rows)]:
+                output.write(table, pa.Table.from_pylist(some, schema=TABLES[table].schema), folder)
         output.count(step)
 
     run.execute(run.plan(Stage(name, 1, (), tuple(tables)), {}), work)
+
+
+def _by_split(table: str, rows: Rows) -> dict[str, Rows]:
+    """Rows by the folder that the stages give them: that of their query's split."""
+    if table not in {"queries", "qrels", "triplets"}:
+        return {"": rows}
+    of = dict(zip(QUERY_IDS, SPLITS, strict=True))
+    return {split: [row for row in rows if of[str(row["query_id"])] == split] for split in dict.fromkeys(SPLITS)}
 
 
 _Step = tuple[str, int, str, int, dict[str, int]]

@@ -76,9 +76,11 @@ def test_people_overrule_the_judge_where_that_is_asked_for(run: Run) -> None:
         ("a", "q1", "c2", 2, "human"),
         ("a", "q1", "c3", 1, "judge"),
         ("a", "q2", "c1", 0, "judge"),
-        ("a", "q9", "c9", 1, "human"),
         ("b", "q1", "c1", 1, "human"),
+        ("a", "q9", "c9", 1, "human"),
     ]
+    folders = [part.file.removeprefix("tables/qrels/").rpartition("/")[0] for part in run.parts()["qrels"]]
+    assert folders == ["train", ""], "of a query without a split"
     assert manifest.facts == {"human": 4, "only_human": 2, "overruled": 1}
     assert manifest.funnel[0] == FunnelStep("label", "verdicts", 5, "labels", 6, {"unreadable reply": 1})
 

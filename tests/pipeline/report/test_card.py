@@ -3,6 +3,7 @@ from pathlib import Path
 from statistics import mean, median, pstdev
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from datasets import config, load_dataset
@@ -14,7 +15,7 @@ from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import POOL, QRELS, QUERIES, TRIPLETS, VERDICTS
+from darklode.schemas.tables import POOL, QRELS, QUERIES, VERDICTS
 from helpers.finished_run import finished_run
 from helpers.runs import put
 
@@ -160,12 +161,38 @@ def test_a_run_that_has_nothing_yet_has_a_card(run: Run) -> None:
     assert "## Labels" not in text
 
 
-def test_hugging_face_loads_the_triplets_by_the_card(
-    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hugging_face_loads_each_config_by_its_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "HF_DATASETS_OFFLINE", True)
     monkeypatch.setattr(config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    finished = finished_run(str(tmp_path / "run"), folders=True)
     finished.store.write("README.md", card(finished, Settings()).encode())
-    loaded = load_dataset(finished.store.url, "triplets", cache_dir=str(tmp_path / "cache"))
-    assert loaded["train_and_validation"].num_rows == 8
-    assert loaded["train_and_validation"].column_names == TRIPLETS.schema.names
+    tables = finished.tables("queries", "qrels", "triplets", "chunks")
+    splits = {(row["tenant"], row["query_id"]): row["split"] for row in tables.read("queries").to_pylist()}
+
+    def loaded(name: str) -> dict[str, list[dict[str, object]]]:
+        found = load_dataset(finished.store.url, name, cache_dir=str(tmp_path / "cache"))
+        return {split: list(rows) for split, rows in found.items()}
+
+    for name in ("queries", "qrels", "triplets"):
+        found = loaded(name)
+        assert list(found) == [split for split in ("train", "validation", "test") if split in found]
+        assert sum(map(len, found.values())) == tables.rows(name) > 0
+        assert all(
+            splits[row["tenant"], row["query_id"]] == split  # type: ignore[index]
+            for split, rows in found.items()
+            for row in rows
+        )
+    assert set(loaded("qrels")) == {"train", "validation", "test"}
+    assert {split: len(rows) for split, rows in loaded("corpus").items()} == {"corpus": tables.rows("chunks")}
+    named = load_dataset(finished.store.url, "qrels", split="test", cache_dir=str(tmp_path / "cache"))
+    assert named.column_names == QRELS.schema.names
+
+
+def test_a_run_of_an_earlier_version_whose_tables_have_no_folders_lists_the_corpus_alone(run: Run) -> None:
+    put(run, "chunks", rows_of("chunks", finished_run(f"{run.store.url}-of")))
+    put(run, "qrels", rows_of("qrels", Run(f"{run.store.url}-of")))
+    assert [one["config_name"] for one in front(card(run, Settings()))["configs"]] == ["corpus"]
+
+
+def rows_of(name: str, run: Run) -> pa.Table:
+    return run.tables(name).read(name)

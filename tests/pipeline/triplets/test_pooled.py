@@ -226,7 +226,7 @@ def test_triplets_are_those_of_a_literal_reading(
     manifest = made(run, worlds, apart=apart, **options)
     rows = written(run)
     wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen, apart=apart)]
-    assert without_ids(rows) == wanted
+    assert without_ids(rows) == sorted(wanted, key=lambda row: str(row["split"]))
     assert len({row["triplet_id"] for row in rows}) == len(rows)
     short = sum(len(row["negative_ids"]) < chosen.negatives for row in wanted)
     assert manifest.facts["short_of_negatives"] == short
@@ -387,6 +387,8 @@ def test_blocks_and_threads_change_no_row(run: Run, monkeypatch: pytest.MonkeyPa
     assert made(run, worlds).outputs == whole.outputs
     monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
     made(run, worlds)
-    assert len(run.parts()["triplets"]) == -(-len(rows) // 7) > 2
+    blocks = -(-len(rows) // 7)
+    assert blocks <= len(run.parts()["triplets"]) <= blocks + 1, "one block may hold the end of one split and the next"
+    assert blocks > 2
     assert written(run) == rows
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)
