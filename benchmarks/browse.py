@@ -130,6 +130,7 @@ class Figures:
     start: float
     megabytes: float
     times: list[Times]
+    cpu: list[float]
     searches: list[Search]
 
 
@@ -159,8 +160,8 @@ def make(out: Path, queries: int) -> Run:
     return run
 
 
-def asked(served: Served) -> list[Times]:
-    """Every kind of page, as a browser asks for it."""
+def asked(served: Served) -> tuple[list[Times], list[float]]:
+    """Every kind of page, as a browser asks for it; and the processor's milliseconds of each, on all cores."""
     connection = http.client.HTTPConnection(served.place)
 
     def page(path: str, given: dict[str, str], number: int) -> str:
@@ -171,12 +172,15 @@ def asked(served: Served) -> list[Times]:
         assert reply.status == 200, (path, said, reply.status)
         return body
 
-    found = []
+    found, cpu = [], []
     for what, (path, given) in ASKED.items():
+        page(path, given, ROUNDS)
+        before = served.cpu_seconds()
         taken = [timed(lambda: page(path, given, number))[0] for number in range(ROUNDS)]  # noqa: B023 (called at once)
+        cpu.append(1000 * (served.cpu_seconds() - before) / ROUNDS)
         found.append(Times.of(what, taken))
     connection.close()
-    return found
+    return found, cpu
 
 
 def searches(run: Run) -> list[Search]:
@@ -207,8 +211,9 @@ def measure(run: Run) -> Figures:
     tables = run.tables("queries", "pool", "rankings", "chunks")
     sizes = [tables.rows(name) for name in ("queries", "pool", "rankings", "chunks")]
     with serving(run, "browse") as served:
-        times = asked(served)
-        return Figures(*sizes, served.seconds, served.megabytes(), times, searches(run))
+        times, cpu = asked(served)
+        start, megabytes = served.seconds, served.megabytes()
+    return Figures(*sizes, start, megabytes, times, cpu, searches(run))
 
 
 def main() -> None:
@@ -228,8 +233,11 @@ def main() -> None:
 
 
 def _markdown(found: Figures) -> str:
-    head = ["milliseconds", "requests", "median", "95th percentile", "most"]
-    rows = [[one.what, one.requests, f"{one.median:.0f}", f"{one.p95:.0f}", f"{one.most:.0f}"] for one in found.times]
+    head = ["milliseconds", "requests", "median", "95th percentile", "most", "of processor time"]
+    rows = [
+        [one.what, one.requests, f"{one.median:.0f}", f"{one.p95:.0f}", f"{one.most:.0f}", f"{cpu:.0f}"]
+        for one, cpu in zip(found.times, found.cpu, strict=True)
+    ]
     ways = [[one.way, f"{one.ready:.1f}", f"{one.search:.1f}"] for one in found.searches]
     return "\n\n".join(
         [

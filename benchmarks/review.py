@@ -108,6 +108,7 @@ class Served:
     path: str
     seconds: float
     megabytes: Callable[[], float]
+    cpu_seconds: Callable[[], float]
 
 
 def make(out: Path, chunks: int, pairs: int) -> Run:
@@ -148,8 +149,10 @@ def serving(run: Run, what: str = "review") -> Iterator[Served]:
     try:
         address = next(line.strip() for line in process.stdout if line.startswith("http://"))
         url = urlsplit(address)
-        memory = psutil.Process(process.pid)
-        yield Served(url.netloc, url.path, time.perf_counter() - began, lambda: memory.memory_info().rss / 1e6)
+        own = psutil.Process(process.pid)
+        seconds = time.perf_counter() - began
+        cpu = lambda: sum(own.cpu_times()[:2])  # noqa: E731
+        yield Served(url.netloc, url.path, seconds, lambda: own.memory_info().rss / 1e6, cpu)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate()
