@@ -12,7 +12,7 @@ VLLM_OPTIONS ?=
 .PHONY: demo test test-all test-vllm lint bench clean
 
 demo: $(VENV)/base
-	$(BIN)/darklode build --docs data/sample --queries data/sample --out $(RUN)
+	$(BIN)/darklode demo --out $(RUN)
 
 test: lint
 	$(PYTEST) -m "not slow" -p no:randomly

@@ -19,8 +19,8 @@ from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
 
 COMMANDS = (
-    "init build mine deploy evaluate report browse review validate diff audit status verify query export pool doctor "
-    "cache judge"
+    "demo init build mine deploy evaluate report browse review validate diff audit list status verify query export "
+    "pool doctor cache judge"
 ).split()
 """Files of `flows/commands`, in the order of the help."""
 
@@ -68,7 +68,9 @@ def _loaded(name: str) -> Any:
 def _described(name: str) -> str | None:
     """The docstring of a command, from its source."""
     source = files("darklode.flows.commands").joinpath(f"{name}.py").read_text(encoding="utf-8")
-    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    functions = (
+        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name in {name, f"{name}_"}
+    )
     return ast.get_docstring(next(functions))
 
 
@@ -81,6 +83,7 @@ app = application(
     "Start with `darklode build --docs DOCS --queries QUERIES --out RUN`; "
     "a second call with the same --out does only what changed.",
     no_args_is_help=True,
+    add_completion=True,
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.runs import REPOSITORY
 
-FILES = ["pyproject.toml", "README.md", "LICENSE", "src", "flows", "pipeline", "prompts", "schemas"]
+FILES = ["pyproject.toml", "README.md", "LICENSE", "src", "data", "flows", "pipeline", "prompts", "schemas"]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,9 @@ def test_it_installs_one_package_with_all_that_it_reads(installed: Path) -> None
     assert sorted(path.name for path in installed.iterdir() if path.suffix != ".dist-info") == ["darklode"]
     package = installed / "darklode"
     assert not [path for path in package.rglob("*") if path.is_symlink()]
-    for folder in ("flows", "pipeline", "prompts", "schemas"):
-        kept = {path.relative_to(REPOSITORY / folder) for path in (REPOSITORY / folder).rglob("*") if is_ours(path)}
+    for folder in ("flows", "pipeline", "prompts", "schemas", "sample"):
+        source = REPOSITORY / ("data/sample" if folder == "sample" else folder)
+        kept = {path.relative_to(source) for path in source.rglob("*") if is_ours(path)}
         assert kept == {path.relative_to(package / folder) for path in (package / folder).rglob("*") if path.is_file()}
     assert (package / "py.typed").is_file()
 

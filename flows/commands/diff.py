@@ -7,8 +7,8 @@ import pyarrow as pa
 import typer
 import yaml
 
-from darklode.flows.commands.options import application
-from darklode.flows.console import console, show
+from darklode.flows.answer import answering
+from darklode.flows.commands.options import JsonOption, application
 from darklode.flows.runs import existing
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.keys import leaves
@@ -25,25 +25,28 @@ def diff(
     run_a: OldRun,
     run_b: NewRun,
     examples: Annotated[int, typer.Option(min=0, help="Most examples of each kind.")] = 3,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare two runs: settings, documents, chunks, queries, labels and triplets that came, went or changed."""
     from darklode.pipeline.base.views import all_tables
     from darklode.pipeline.report import diff as compared
 
     runs = existing(run_a), existing(run_b)
-    _show("Settings that differ", pa.Table.from_pylist(list(_settings(*runs)), SETTINGS), "The settings are the same.")
-    with compared.both(*map(all_tables, runs)) as tables:
+    differ = pa.Table.from_pylist(list(_settings(*runs)), SETTINGS)
+    with answering(as_json) as answer, compared.both(*map(all_tables, runs)) as tables:
+        answer.table("settings", differ, "Settings that differ", "The settings are the same.")
         found = compared.counts(tables)
-        show(found, "Rows")
-        if not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed")):
-            console.print("Both runs hold the same rows.")
+        answer.table("rows", found, "Rows")
+        same = not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed"))
+        answer.fact("same_rows", same, "Both runs hold the same rows." if same else None)
+        if same:
             return
         if "labels" in found["what"].to_pylist():
-            _show("Labels in one run only", compared.label_reasons(tables), "Both runs label the same pairs.")
-            _show("Labels that flipped", compared.flipped(tables, examples), "No label flipped.")
+            reasons, flipped = compared.label_reasons(tables), compared.flipped(tables, examples)
+            answer.table("labels", reasons, "Labels in one run only", "Both runs label the same pairs.")
+            answer.table("flipped", flipped, "Labels that flipped", "No label flipped.")
         for what, rows in compared.examples(tables, examples):
-            if rows.num_rows:
-                show(rows, f"Examples: {what}")
+            answer.table(f"examples_{what}", rows, f"Examples: {what}", "")
 
 
 SETTINGS = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])
@@ -60,10 +63,3 @@ def _settings(old: Run, new: Run) -> Iterator[dict[str, str | None]]:
 def _text(values: dict[str, Any], name: str) -> str | None:
     """A setting as it is written; None where the run does not know it."""
     return str(values[name]) if name in values else None
-
-
-def _show(title: str, rows: pa.Table, nothing: str) -> None:
-    if rows.num_rows:
-        show(rows, title)
-    else:
-        console.print(f"{nothing}\n")

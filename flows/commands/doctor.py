@@ -9,9 +9,9 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from darklode.flows.commands.options import application
-from darklode.flows.config import load_settings, presets
-from darklode.flows.console import show
+from darklode.flows.answer import answering
+from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.config import load_settings, presets, project
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.kinds import KindSection
 
@@ -21,10 +21,18 @@ app = application()
 @app.command()
 def doctor(
     preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check what is installed and reachable, and what each preset needs."""
+    if preset:
+        project(None, preset)
     rows, healthy = examine(preset)
-    show(rows, f"darklode {version('darklode')}")
+    with answering(as_json) as answer:
+        answer.fact("version", version("darklode"), f"darklode {version('darklode')}")
+        answer.fact("healthy", healthy)
+        answer.fact("findings", rows.to_pylist())
+        for one in () if as_json else rows.to_pylist():  # a line each, never cut: what is to be typed is copied from it
+            answer.say(f"{one['what']:<26} {one['state']:<13} {one['detail']}")
     if not healthy:
         raise typer.Exit(1)
 

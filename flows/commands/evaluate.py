@@ -1,19 +1,17 @@
 """darklode evaluate: what retrievers, encoders and other systems reach on a run's test queries."""
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from darklode.flows.answer import answering
 from darklode.flows.commands.checking import checked
-from darklode.flows.commands.options import CheckOption, ConfigOption, RunArgument, SetOption, application
+from darklode.flows.commands.options import CheckOption, ConfigOption, JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import BESIDES, overrides, read_config
 from darklode.flows.console import console, reporter, show
 from darklode.flows.reporting import Silent
-from darklode.flows.steps import plain_rows
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.schemas.keys import merge
@@ -42,7 +40,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="People's labels of pairs, for AUC; sets evaluate.labels."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON, and nothing else.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     assignments: SetOption = None,
     check: CheckOption = False,
@@ -56,11 +54,12 @@ def evaluate(
 
     launch(evaluate_systems, Silent() if as_json else reporter(), run, values)
     tables = all_tables(Run(run))
-    if as_json:
-        found = {name: plain_rows(tables.read(name)) for name in TABLES}
-        sys.stdout.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    else:
+    if not as_json:
         _show(tables)
+        return
+    with answering(as_json) as answer:
+        for name in TABLES:
+            answer.table(name, tables.read(name), name)
 
 
 def _values(

@@ -6,9 +6,10 @@ import pyarrow as pa
 import typer
 from typer.core import TyperGroup
 
+from darklode.flows.answer import answering
 from darklode.flows.commands import judge_batch
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest
-from darklode.flows.commands.options import RunArgument, SetOption, application
+from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
@@ -48,24 +49,30 @@ def stats(
         list[str] | None, typer.Option(metavar="JUDGE", help="Delete this judge's verdicts; `all` deletes all.")
     ] = None,
     assignments: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the verdicts kept of each judge: labels, nulls, tokens, cost, size."""
     from darklode.pipeline.judge.ledger import Ledger
 
     settings = settings_of(run, assignments)
     ledger = Ledger(settings.cache.root)
-    if prune:
-        console.print(f"{ledger.prune(None if 'all' in prune else prune):,} bytes freed")
+    freed = ledger.prune(None if "all" in prune else prune) if prune else None
     facts = _facts(run)
     rows = [row for row in ledger.usage().to_pylist() if not facts or _judged(row["judge_id"], _judges(facts))]
     damaged = [place for row in rows for place in row.pop("damaged")]
     for row in rows:
         row["cost"] = _cost(row, settings.judge.prices())
-    show(pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())}), "Verdicts kept")
-    if "hits" in facts:
-        console.print(f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}.")
-    for place in damaged:
-        console.print(f"[yellow]skipped, not to be trusted: {printable(place)}[/yellow]", soft_wrap=True)
+    with answering(as_json) as answer:
+        if freed is not None:
+            answer.fact("freed", freed, f"{freed:,} bytes freed")
+        kept = pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())})
+        answer.table("verdicts", kept, "Verdicts kept")
+        if "hits" in facts:
+            taken = {name: facts[name] for name in ("hits", "asked")}
+            said = f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}."
+            answer.fact("last_build", taken, said)
+        for place in damaged:
+            answer.say(f"skipped, not to be trusted: {place}", warning=True)
 
 
 @app.command()

@@ -17,6 +17,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="YAML file with settings and paths; overrides the preset.")
 ]
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else (docs/json.md).")]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Only look whether anything is in the way: exit code 1 if something is.")
 ]
@@ -24,4 +25,5 @@ CheckOption = Annotated[
 
 def application(**given: Any) -> typer.Typer:
     """The app of a command's file."""
-    return typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False, **given)
+    usual: dict[str, Any] = {"rich_markup_mode": "rich", "add_completion": False, "pretty_exceptions_enable": False}
+    return typer.Typer(**usual | given)

@@ -1,7 +1,7 @@
 """darklode pool: what the retrievers gave to the pool."""
 
-from darklode.flows.commands.options import RunArgument, application
-from darklode.flows.console import show
+from darklode.flows.answer import answering
+from darklode.flows.commands.options import JsonOption, RunArgument, application
 from darklode.flows.runs import existing
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
@@ -12,9 +12,10 @@ app = application()
 
 
 @app.command()
-def pool(run: RunArgument) -> None:
+def pool(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show what each retriever took and gave, and the pool's sizes."""
     tables = all_tables(existing(run))
-    show(retrieval(Run(run)), "Retrieval")
-    show(statistics.pool_sizes(tables), "Candidates per query")
-    show(statistics.pool_found_by(tables), "Found by so many retrievers")
+    with answering(as_json) as answer:
+        answer.table("retrieval", retrieval(Run(run)), "Retrieval")
+        answer.table("candidates", statistics.pool_sizes(tables), "Candidates per query")
+        answer.table("found_by", statistics.pool_found_by(tables), "Found by so many retrievers")

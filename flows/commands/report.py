@@ -1,14 +1,22 @@
 """darklode report: a run as one page."""
 
+from typing import Annotated
+
+import typer
+
 from darklode.flows.commands.options import RunArgument, application
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import CommandLineError, MissingPart
 
 app = application()
 
 
 @app.command(epilog="Example: darklode report runs/first")
-def report(run: RunArgument) -> None:
+def report(
+    run: RunArgument,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+) -> None:
     """Write RUN/report.html: a run as one page, complete or not."""
     from darklode.flows.jobs import steps_of
     from darklode.flows.runs import recorded
@@ -21,3 +29,15 @@ def report(run: RunArgument) -> None:
     with source(there, made.settings, stages(steps_of(there, made))) as given:
         there.store.write(FILE, page(given))
     console.print(f"{printable(there.store.url)}/{FILE}", soft_wrap=True)
+    if open_browser:
+        _open(there, FILE)
+
+
+def _open(run: Run, file: str) -> None:
+    """Open a file of a run in a browser; one that lies elsewhere has to be fetched first."""
+    import webbrowser
+
+    if run.store.local is None:
+        raise CommandLineError(f"--open is for runs on this machine; fetch {run.store.url}/{file} and open that")
+    if not webbrowser.open((run.store.local / file).as_uri()):
+        raise MissingPart(f"no browser could be started here; open {run.store.local / file} in one")

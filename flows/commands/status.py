@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from darklode.flows import runs
-from darklode.flows.commands.options import RunArgument, application
-from darklode.flows.console import console, printable, show, show_rows
+from darklode.flows.answer import Answer, answering
+from darklode.flows.commands.options import JsonOption, RunArgument, application
 from darklode.flows.jobs import steps_of
 from darklode.flows.reporting import summary
 from darklode.pipeline.base.artifacts import Run, Step
@@ -23,16 +23,20 @@ def status(
     settings: Annotated[
         bool, typer.Option("--settings", help="Show the settings in force, as YAML for --config.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a run's stages, and what the next build would redo and why."""
     if settings:
         sys.stdout.write(settings_of(Run(run)))
-    else:
-        show_rows(outlook(Run(run)), COLUMNS, Run(run).store.url)
-        _show_days(Run(run))
+        return
+    with answering(as_json) as answer:
+        of = Run(run)
+        answer.fact("run", of.store.url)
+        answer.rows("stages", outlook(of), COLUMNS, of.store.url)
+        _show_days(of, answer)
 
 
-def _show_days(run: Run) -> None:
+def _show_days(run: Run, answer: Answer) -> None:
     """Show the days of a log that are not just admitted."""
     # no other table is opened: status is for runs of which something is gone, too
     if "log_days" not in run.parts():
@@ -40,10 +44,9 @@ def _show_days(run: Run) -> None:
     try:
         days = statistics.days(run.tables("log_days"))
     except ArtifactError as error:
-        console.print(printable(str(error)), soft_wrap=True)
+        answer.say(str(error))
         return
-    if days.num_rows:
-        show(days, "Days held, discarded, accepted or missing")
+    answer.table("days", days, "Days held, discarded, accepted or missing", nothing="")
 
 
 COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}

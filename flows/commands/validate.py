@@ -1,15 +1,18 @@
 """darklode validate: the judge against people, and the release gate."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 
-from darklode.flows.commands.options import RunArgument, SetOption, application
+from darklode.flows.answer import Answer, Told, answering
+from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import overrides
-from darklode.flows.console import cell, console, printable, reporter, show
+from darklode.flows.console import cell, console, printable, reporter
 from darklode.flows.launch import launch
+from darklode.flows.reporting import Silent
 from darklode.flows.runs import benchmark
 from darklode.flows.validate_benchmark import decide, validate_benchmark
 from darklode.pipeline.base.artifacts import Run
@@ -42,40 +45,52 @@ def validate(
         Path | None, typer.Option(metavar="CSV", help="Write the human labels to a new file, for `build --human`.")
     ] = None,
     assignments: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Hold a run's judge against its reviewers, and decide on its release."""
     asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
     given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
     benchmark(Run(run))
-    try:
-        launch(validate_benchmark, reporter(), run, overrides([*(assignments or []), *given]))
-    except NotPublishable:
-        _show(Run(run), labels)
-        raise
-    _show(Run(run), labels)
-    console.print(f"\n{printable(decide(Run(run)))}", soft_wrap=True)
+    told = Silent() if as_json else reporter()
+    with answering(as_json) as answer:
+        try:
+            launch(validate_benchmark, told, run, overrides([*(assignments or []), *given]))
+        except NotPublishable as held:
+            _show(Run(run), answer, labels)
+            answer.fact("publishable", False)
+            answer.fact("decision", str(held))
+            raise
+        _show(Run(run), answer, labels)
+        decision = decide(Run(run))
+        answer.fact("publishable", True)
+        answer.fact("decision", decision, f"\n{decision}")
 
 
-def _show(run: Run, labels: Path | None) -> None:
+def _show(run: Run, answer: Answer, labels: Path | None) -> None:
     from darklode.pipeline.base.views import all_tables
     from darklode.pipeline.report import statistics
 
     tables = all_tables(run)
-    console.print()
-    show(statistics.confusion(tables), "Labelled pairs: the judge (rows) against people (columns)")
-    show(_turned(statistics.validated(tables)), "Estimated for all pairs of the run (95 % intervals)")
-    for title, found in {
-        "By tenant": statistics.validated_by_tenant(tables),
-        "By retriever: the pairs that it found": statistics.validated_by_retriever(tables),
-        "Between reviewers: Cohen's kappa of each two, Krippendorff's alpha of all": statistics.reviewers(tables),
-        "Thresholds: in force, and the one that fits best": statistics.fitted_thresholds(tables),
-    }.items():
-        if found.num_rows:
-            show(found, title)
-    _advise(tables)
-    _disagreements(tables)
+    answer.table("confusion", statistics.confusion(tables), "Labelled pairs: the judge (rows) against people (columns)")
+    estimates = statistics.validated(tables)
+    if isinstance(answer, Told):
+        estimates = _turned(estimates)
+    answer.table("estimates", estimates, "Estimated for all pairs of the run (95 % intervals)")
+    by_retriever = statistics.validated_by_retriever(tables)
+    reviewers = "Between reviewers: Cohen's kappa of each two, Krippendorff's alpha of all"
+    thresholds = "Thresholds: in force, and the one that fits best"
+    answer.table("tenants", statistics.validated_by_tenant(tables), "By tenant", "")
+    answer.table("retrievers", by_retriever, "By retriever: the pairs that it found", "")
+    answer.table("reviewers", statistics.reviewers(tables), reviewers, "")
+    answer.table("thresholds", statistics.fitted_thresholds(tables), thresholds, "")
+    for sentence in _advice(tables):
+        answer.say(sentence)
+    if isinstance(answer, Told):
+        _disagreements(tables)
+    else:
+        answer.table("disagreements", statistics.disagreements(tables, READ), "")
     if labels is not None:
-        _write_labels(tables, labels)
+        answer.say(_write_labels(tables, labels))
 
 
 def _turned(rows: pa.Table) -> pa.Table:
@@ -84,24 +99,24 @@ def _turned(rows: pa.Table) -> pa.Table:
     return pa.table({"figure": [name for name, _ in found], "estimate": [value for _, value in found]})
 
 
-def _advise(tables: "Tables") -> None:
+def _advice(tables: "Tables") -> Iterator[str]:
     """What is missing, and the threshold to use."""
     from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
 
     row = tables.sql("SELECT * FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()[0]
     if row["outside"]:
-        console.print(f"{row['outside']:,} labels are of pairs outside the sample and enter no estimate.")
+        yield f"{row['outside']:,} labels are of pairs outside the sample and enter no estimate."
     if row["precision"] is None:
-        console.print("Precision is unknown: nothing is labelled of what the judge found relevant.")
+        yield "Precision is unknown: nothing is labelled of what the judge found relevant."
     if row["missed"] is None:
-        console.print("Recall is unknown: nothing is labelled of what the judge did not find relevant.")
+        yield "Recall is unknown: nothing is labelled of what the judge did not find relevant."
     if row["fitted_threshold"] is None:
-        console.print(
+        yield (
             f"No threshold is fitted: that takes {MIN_LABELS} labelled pairs with a probability, {MIN_OF_EACH} of them "
             f"relevant and {MIN_OF_EACH} not, and a judge that agrees with people better than chance."
         )
     elif row["threshold"] is not None and (row["cross_validated_kappa"] or -1.0) > (row["kappa"] or -1.0):
-        console.print(f"To build with the fitted threshold: --set judge.threshold={row['fitted_threshold']:g}")
+        yield f"To build with the fitted threshold: --set judge.threshold={row['fitted_threshold']:g}"
 
 
 def _disagreements(tables: "Tables") -> None:
@@ -122,7 +137,7 @@ def _disagreements(tables: "Tables") -> None:
         console.print("\nAll of them: darklode query RUN 'FROM disagreements'")
 
 
-def _write_labels(tables: "Tables", file: Path) -> None:
+def _write_labels(tables: "Tables", file: Path) -> str:
     from darklode.pipeline.validate.labels import labels_csv
 
     try:
@@ -130,5 +145,4 @@ def _write_labels(tables: "Tables", file: Path) -> None:
             lines.write(labels_csv(tables))
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}; name a new file for --labels") from error
-    path = printable(str(file))
-    console.print(f"\nhuman labels in {path}; to build with them: darklode build --human {path} …", soft_wrap=True)
+    return f"human labels in {file}; to build with them: darklode build --human {file} …"

@@ -12,8 +12,8 @@ from helpers.commands import DARKLODE, Call, Environment, one_line, run_command
 pytestmark = pytest.mark.server
 
 COMMANDS = (
-    "init build mine deploy evaluate report browse review validate diff audit status verify query export pool doctor "
-    "cache"
+    "demo init build mine deploy evaluate report browse review validate diff audit list status verify query export "
+    "pool doctor cache"
 ).split()
 
 
@@ -33,6 +33,16 @@ def test_help_of_the_whole_lists_the_commands(call: Call) -> None:
     assert shown.code == 0
     assert re.findall(r"^│ (\w+)  ", shown.out, re.M) == [*COMMANDS, "judge"]
     assert re.fullmatch(r"darklode \d+\.\d+\.\d+\n", call("--version").out)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("darklode st", "status"), ("darklode judge ca", "calibration"), ("darklode build --ch", "--check")],
+)
+def test_the_shell_completes_commands_and_options(alone: Environment, words: str, offered: str) -> None:
+    asked = {"_DARKLODE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    shown = run_command([DARKLODE], dict(alone) | asked)
+    assert (shown.code, shown.out.split(), shown.err) == (0, [offered], "")
 
 
 def test_a_mistake_ends_the_process_with_1_and_one_line(alone: Environment, tmp_path: Path) -> None:

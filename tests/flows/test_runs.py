@@ -10,8 +10,8 @@ from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.artifacts.sealed import unseal
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
-DOCS = {"docs": "here", "queries": "there"}
-LOGS = {"docs": "here", "logs": "log"}
+DOCS = {"docs": "/here", "queries": "/there"}
+LOGS = {"docs": "/here", "logs": "/log"}
 
 
 def test_a_run_exists_once_a_stage_is_complete(run: Run) -> None:
@@ -31,8 +31,8 @@ def test_what_was_recorded_comes_back(run: Run) -> None:
     record(run, DOCS, chosen)
     made = recorded(run)
     assert (made.inputs, made.settings, made.mined) == (DOCS, chosen, False)
-    record(run, {"docs": "elsewhere", "queries": "there"}, load_settings())
-    assert recorded(run).inputs["docs"] == "elsewhere"
+    record(run, {"docs": "/elsewhere", "queries": "/there"}, load_settings())
+    assert recorded(run).inputs["docs"] == "/elsewhere"
 
 
 def test_a_run_of_one_kind_takes_no_other(run: Run) -> None:

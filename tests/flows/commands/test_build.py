@@ -151,3 +151,35 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
     printed = built(build_command(copied), served)
     assert "\nsearch: not run yet\n✓ search " in printed
     assert tables_of(copied) == tables_of(sample_run.folder)
+
+
+def test_ctrl_c_on_a_terminal_leaves_it_as_it_was(copied: Path, served: Environment) -> None:
+    for stage in ("search", "pool", "judge", "label", "triplets", "audit", "funnel"):
+        (copied / "manifests" / f"{stage}.json").unlink()
+    primary, secondary = pty.openpty()
+    command = build_command(copied)
+    with subprocess.Popen(
+        command, env=served, stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True
+    ) as process:
+        os.close(secondary)
+        seen = b""
+        while HIDDEN not in seen or b"search" not in seen[seen.index(HIDDEN) :]:
+            seen += os.read(primary, 4096)
+        process.send_signal(signal.SIGINT)
+        after = b"".join(iter(lambda: _read(primary), b""))
+        assert process.wait(START_SECONDS) == 130
+    os.close(primary)
+    assert after.rindex(SHOWN) > after.rfind(HIDDEN)
+    line_alone = b"\r\x1b[2K" + SHOWN + b"\rstopped; the same command goes on from here\r\n"
+    assert after.endswith(line_alone), after[-300:]
+
+
+HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+"""What a terminal is told to hide and to show its cursor."""
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other side is closed
+        return b""

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.page import FILE
-from helpers.commands import Call, SampleRun
+from helpers.commands import DARKLODE, Call, Environment, SampleRun, run_command
 
 pytestmark = pytest.mark.server
 
@@ -25,6 +25,15 @@ def test_it_makes_the_same_page_as_the_flow_and_prints_its_place(call: Call, fol
     shown = call("report", folder)
     assert (shown.code, shown.out, shown.err) == (0, f"{folder}/{FILE}\n", "")
     assert (folder / FILE).read_bytes() == made
+
+
+def test_it_is_opened_in_the_browser(folder: Path, alone: Environment, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    shown = run_command([DARKLODE, "report", str(folder), "--open"], dict(alone) | {"BROWSER": f"{browser} %s"})
+    assert (shown.code, shown.err) == (0, "")
+    assert (tmp_path / "opened").read_text() == f"{(folder / FILE).as_uri()}\n"
 
 
 def test_it_shows_a_run_that_is_not_complete(call: Call, folder: Path) -> None:

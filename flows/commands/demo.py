@@ -1,0 +1,32 @@
+"""darklode demo: a benchmark from the sample that comes with the package."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.build import build
+from darklode.flows.commands.options import application
+from darklode.flows.console import console, printable
+
+app = application()
+
+SAMPLE = "sample"
+
+
+@app.command(epilog="Example: darklode demo --out darklode-demo")
+def demo(
+    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = "darklode-demo",
+) -> None:
+    """Build a benchmark from the sample documents and queries that come with Darklode."""
+    sample = str(sample_folder())
+    build(docs=sample, queries=sample, out=out)
+    console.print("\nNext, of the same sample or of your own documents and queries:")
+    for command in (f"report {printable(out)} --open", f"review {printable(out)} --open", "init"):
+        console.print(f"  darklode {command}", soft_wrap=True)
+
+
+def sample_folder() -> Path:
+    """The sample's folder, in the installed package or in the repository."""
+    return Path(str(files("darklode").joinpath(SAMPLE)))
