@@ -22,6 +22,9 @@ TOKENS = """
     FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
 
+FORMULA = "embedded"
+"""How the ids of judges begin that call no model: nobody is paid."""
+
 COST = pa.schema(
     [
         ("what", pa.string()),
@@ -74,7 +77,7 @@ def _judge(row: dict[str, Any], prompt_price: float, completion_price: float) ->
     priced = prompt_price + completion_price > 0 and counted
     spent = (row["prompt_tokens"] or 0) * prompt_price + (row["completion_tokens"] or 0) * completion_price
     tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-    cost = spent / 1e6 if priced else None
+    cost = 0.0 if row["judge_id"].startswith(FORMULA) else spent / 1e6 if priced else None
     return {"what": row["judge_id"], "asked": row["verdicts"], "with_token_counts": counted, "cost": cost} | tokens
 
 
