@@ -8,7 +8,6 @@ import typer
 
 from darklode.flows.commands.build import build
 from darklode.flows.commands.options import application
-from darklode.flows.console import console, printable
 
 app = application()
 
@@ -22,9 +21,6 @@ def demo(
     """Build a benchmark from the sample documents and queries that come with Darklode."""
     sample = str(sample_folder())
     build(docs=sample, queries=sample, out=out)
-    console.print("\nNext, of the same sample or of your own documents and queries:")
-    for command in (f"report {printable(out)} --open", f"review {printable(out)} --open", "init"):
-        console.print(f"  darklode {command}", soft_wrap=True)
 
 
 def sample_folder() -> Path:

@@ -15,7 +15,7 @@ def test_the_demo_builds_the_sample(copied: Path, served: Environment) -> None:
     """Every stage stands: what it reads is what the sample's run was made from."""
     printed = built([DARKLODE, "demo", "--out", str(copied)], served)
     assert printed.count(" stands\n") == 14
-    assert f"\n  darklode report {copied} --open\n" in printed
+    assert f" {copied}/report.html\n" in printed
 
 
 def test_the_sample_is_the_repositorys() -> None:
