@@ -26,7 +26,7 @@ from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.settings import Settings
 
-DOCUMENTS = Path(__file__).resolve().parents[1] / "data" / "sample" / "documents"
+DOCUMENTS = Path(__file__).resolve().parents[1] / "data" / "sample"
 BROKEN: Mapping[float, str] = {
     0.2: "eight copies of a day, random documents, half clicked",
     0.5: "documents shuffled",
@@ -93,6 +93,8 @@ def main() -> None:
         at_once = mine(folder / "clean", clean, settings)
         states = {row["day"]: row["state"] for row in Run(str(run)).tables("log_days").sql(STATES).to_pylist()}
         same, rows = triplets(run) == triplets(clean), Run(str(run)).tables("triplets").rows("triplets")
+    if not rows:
+        raise SystemExit("no triplet was mined, so the comparison says nothing")
     found = {
         "days": given.days,
         "nights": len(nights),
