@@ -65,5 +65,13 @@ def hint(typed: str, guess: str | None) -> str:
 def option(section: str, role: str, name: str | None) -> str:
     """The option that names a column, as it is to be typed; `NAME` where it is not known."""
     value = "NAME" if name is None else name
-    given = value if yaml.safe_load(value) == value and "\n" not in value else yaml.safe_dump(value).strip()
+    given = value if _plain(value) and "\n" not in value else yaml.safe_dump(value).strip()
     return f"--set {shlex.quote(f'{section}.{role}={given}')}"
+
+
+def _plain(value: str) -> bool:
+    """Whether YAML reads a text as itself."""
+    try:
+        return bool(yaml.safe_load(value) == value)
+    except yaml.YAMLError:
+        return False

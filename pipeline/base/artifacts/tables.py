@@ -66,7 +66,8 @@ class Tables:
         """One part's rows."""
         self._look_at(table_of(part.file))
         file, system = self._store.path(part.file), self._store.filesystem
-        return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
+        with _explained():
+            return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
         """The parts of a table whose every part holds one day, by ISO date, in order; the date is read off a footer."""
@@ -120,7 +121,8 @@ class Tables:
         """The whole table, in the order it was written; a table with a patch in the order of its key."""
         if self._patched(table):
             return self.sql(_in_order(table, columns))
-        return self.dataset(table).to_table(columns=columns)
+        with _explained():
+            return self.dataset(table).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """The table piece by piece, in the order of `read`, never much more in memory than one piece."""
@@ -130,9 +132,10 @@ class Tables:
         scan = self.dataset(table).scanner(
             columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
         )
-        for batch in scan.to_batches():
-            if batch.num_rows:
-                yield pa.Table.from_batches([batch])
+        with _explained():
+            for batch in scan.to_batches():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
 
     @contextmanager
     def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -308,14 +311,33 @@ def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
         )
         try:
             connection.execute("SET enable_progress_bar = false")
-            yield connection
-        except duckdb.Error as error:
-            if os.strerror(errno.ENOSPC) not in str(error):
-                raise
-            message = f"there is no room for intermediate results in {tempfile.gettempdir()}"
-            raise NotWritable(f"{message}; make some, or name another folder with TMPDIR") from error
+            with _explained():
+                yield connection
         finally:
             connection.close()
+
+
+_DAMAGE = ("CRC checksum verification failed", "Couldn't deserialize thrift")
+"""What Arrow says of a page that is not what was written."""
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say what to do about damaged pages, which only reading shows on S3, and about a full disk.
+
+    Raises:
+        ArtifactError: a page is damaged.
+        NotWritable: there is no room.
+    """
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        if any(sign in str(error) for sign in _DAMAGE):
+            raise ArtifactError("a file of the run is damaged; `darklode verify RUN` names it") from error
+        if isinstance(error, OSError) or os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        message = f"there is no room for intermediate results in {tempfile.gettempdir()}"
+        raise NotWritable(f"{message}; make some, or name another folder with TMPDIR") from error
 
 
 def pieces(

@@ -13,6 +13,8 @@ from darklode.pipeline.base.artifacts.store import Store
 READERS = 8
 """Files read at once: on S3 each is a request."""
 
+AGAIN = "run the command that made it again"
+
 
 @dataclass(frozen=True)
 class Looked:
@@ -71,7 +73,8 @@ def _looker(store: Store) -> Callable[[Part], Looked]:
     def look(part: Part) -> Looked:
         if intact.holds(part):
             return Looked(part.file, part.size, None)
-        how = "is missing" if store.size(part.file) is None else "is damaged"
-        return Looked(part.file, part.size, f"{how}; run the command that made it again: it makes it anew")
+        gone = store.size(part.file) is None
+        how, again = ("is missing", AGAIN) if gone else ("is damaged", f"delete it and {AGAIN}")
+        return Looked(part.file, part.size, f"{how}; {again}")
 
     return look

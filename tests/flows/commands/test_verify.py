@@ -36,7 +36,7 @@ def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
     one_line(shown, f"{folder} has 2 damaged files, named above")
     first, second = shown.out.splitlines()
     assert first.startswith(f"{folder}/manifests/chunk.json is damaged (no manifest: ")
-    assert second == f"{part} is damaged; run the command that made it again: it makes it anew"
+    assert second == f"{part} is damaged; delete it and run the command that made it again"
 
 
 @pytest.mark.parametrize("name", NOTES)

@@ -33,7 +33,9 @@ def test_names_fall_into_words() -> None:
     assert parts("searchTerm_2 of-User") == ["search", "term", "2", "of", "user"]
 
 
-@pytest.mark.parametrize("name", ["term", "search term", "a: b", "1", "no", "it's", "naïve", '"q"', "a\nb", "#x"])
+@pytest.mark.parametrize(
+    "name", ["term", "search term", "a: b", "1", "no", "it's", "naïve", '"q"', "a\nb", "#x", "query\t'"]
+)
 def test_the_option_is_read_back_as_the_name(name: str) -> None:
     flag, given = shlex.split(option("ingest.queries.columns", "text", name))
     key, _, value = given.partition("=")

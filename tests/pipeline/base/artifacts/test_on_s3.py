@@ -109,3 +109,21 @@ def test_no_key_reaches_the_run(s3: str) -> None:
     run = Run(s3)
     assert all(SECRET not in (data or b"") for data in state(run)[0].values())
     assert SECRET not in (run.store.read("manifests/judge.json") or b"")
+
+
+@pytest.mark.parametrize("place", [10, 60, 200])
+def test_a_page_that_is_not_what_was_written_is_refused_as_it_is_read(s3: str, place: int) -> None:
+    build(s3)
+    tables = Run(s3).tables("qrels")
+    part = tables.parts("qrels")[3]
+    data = bytearray(Store(s3).read(part.file) or b"")
+    data[place] ^= 4
+    Store(s3).write(part.file, bytes(data))
+    for read in (
+        lambda: tables.read("qrels"),
+        lambda: list(tables.batches("qrels")),
+        lambda: tables.part(part),
+        lambda: tables.sql("FROM qrels"),
+    ):
+        with pytest.raises(ArtifactError, match="is damaged; `darklode verify RUN` names it"):
+            read()

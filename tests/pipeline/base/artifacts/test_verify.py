@@ -83,8 +83,12 @@ def test_what_is_wrong_is_named_with_what_to_do(run: Run, place: str, request: p
     of.store.delete(gone)
     data = of.store.read(changed) or b""
     of.store.write(changed, data[:50] + b"?" + data[51:])
-    again = "run the command that made it again: it makes it anew"
-    assert wrong(of) == {gone: f"is missing; {again}", changed: f"is damaged; {again}"}
+    again = "run the command that made it again"
+    assert wrong(of) == {gone: f"is missing; {again}", changed: f"is damaged; delete it and {again}"}
+    for file in (gone, changed):
+        of.store.delete(file)
+    assert build(of.store.url) == ["u1", "u2"]
+    assert not wrong(of)
     manifest = of.store.read("manifests/judge.json") or b""
     of.store.write("manifests/judge.json", manifest.replace(b'"seconds": ', b'"seconds": 1'))
     said = "is damaged (no manifest: it is not what was written); delete it and run the command that made the run again"
