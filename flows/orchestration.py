@@ -20,6 +20,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
+from darklode.flows import adapt_encoder as adapt
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
 from darklode.flows import evaluate_systems as evaluate
@@ -31,7 +32,7 @@ from darklode.flows.naming import artifact_key, run_name
 from darklode.flows.notifying import notify
 from darklode.flows.reporting import reporter, summary
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.errors import DarklodeError, HeldBack, NotPublishable
+from darklode.pipeline.base.errors import DarklodeError, HeldBack, NoLift, NotPublishable
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
 
@@ -102,7 +103,7 @@ def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
 
 def refused(error: DarklodeError) -> State[Any]:
     """The last state of what a person can mend: its sentence, and no trace of the program; who calls gets the error."""
-    name = "Held" if isinstance(error, HeldBack | NotPublishable) else None
+    name = "Held" if isinstance(error, HeldBack | NoLift | NotPublishable) else None
     return Failed(name=name, message=str(error), data=error)
 
 
@@ -187,3 +188,4 @@ mine_logs = as_flow("mine-logs", mine.mine_logs)
 audit_retrievers = as_flow("audit-retrievers", audit.audit_retrievers)
 evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
 validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
+adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # settings take as long to import as all the rest, and `exist
 
 INPUTS, SETTINGS = "inputs.json", "settings.yaml"
 
+ADAPTED = "adapted"
+"""What is noted in a folder that `darklode adapt` fills: the runs that it learned from."""
+
 
 def existing(url: str) -> Run:
     """The run at a folder or prefix.
@@ -140,6 +143,8 @@ def recorded(run: Run) -> Recorded:
     inputs, settings = noted(run), run.store.read(SETTINGS)
     if not inputs or settings is None:
         raise no_run(run)
+    if ADAPTED in inputs:
+        raise ArtifactError(f"{run.store.url} holds an encoder made by `darklode adapt`, and no run")
     return Recorded(inputs, recorded_settings(settings))
 
 

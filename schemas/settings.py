@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
 from darklode.schemas.kinds import Group, KindSection, OfKind
 from darklode.schemas.mining import (
@@ -377,6 +378,7 @@ class Settings(Section):
     triplets: TripletSettings = TripletSettings()
     audit: AuditSettings = AuditSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
+    adapt: AdaptSettings = AdaptSettings()
     logs: LogSettings = LogSettings()
     admission: AdmissionSettings = AdmissionSettings()
     click: ClickSettings = ClickSettings()

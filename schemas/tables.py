@@ -6,18 +6,12 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 
 import pyarrow as pa
 
+from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
-from darklode.schemas.table import (
-    CHUNK_ID,
-    QUERY_ID,
-    STRINGS,
-    TENANT,
-    Table,
-    field,
-)
+from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
 
 DOCUMENTS = Table(
     "documents",
@@ -394,6 +388,7 @@ TABLES: dict[str, Table] = {
         TEST_TEXTS,
         MANUAL_TEXTS,
         *EVALUATION_TABLES,
+        *ADAPTATION_TABLES,
         *REVIEW_TABLES,
     )
 }

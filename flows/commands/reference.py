@@ -14,9 +14,9 @@ Made from the command line itself by `python -m darklode.flows.commands.referenc
 
 RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with exit code 0 where all went well, 1 where
 something has to be mended (it says what and where), 2 where the command line itself is wrong, 3 where `validate` finds
-that a run may not be published, 4 where `mine` holds days of the log back, and 130 after Ctrl-C. An error is a line, or
-as many as things are wrong; `--debug`, anywhere, shows the traceback. SIGTERM ends it by that signal, within seconds: a
-judge's replies that had come are kept, and the same command goes on.
+that a run may not be published or `adapt` hands the base over, 4 where `mine` holds days of the log back, and 130 after
+Ctrl-C. An error is a line, or as many as things are wrong; `--debug`, anywhere, shows the traceback. SIGTERM ends it by
+that signal, within seconds: a judge's replies that had come are kept, and the same command goes on.
 """
 
 

@@ -8,6 +8,7 @@ DarklodeError
 ├── ArtifactError        a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable      a file that cannot be written, now or when it is tried again
 ├── NotPublishable       a benchmark whose judge agrees too little with people
+├── NoLift               an adapted encoder that is not shown to be better than its base
 ├── HeldBack             days of a search log that wait for somebody's decision
 ├── MissingPart          a package, server or key that a setting asks for
 ├── NotReady             several of these at once, found before the work begins
@@ -61,6 +62,12 @@ class NotWritable(ArtifactError, OSError):
 
 class NotPublishable(DarklodeError):
     """A benchmark that the release gate holds back: a figure of `validation` was not reached."""
+
+    code = 3
+
+
+class NoLift(DarklodeError):
+    """An adapted encoder that is not shown to be better than its base; the base is handed over in its place."""
 
     code = 3
 

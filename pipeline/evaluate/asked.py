@@ -39,16 +39,15 @@ LOG_LABELS = """
 """
 
 # The hash is that of `chunks`: equal texts share their vectors with a build's.
-LOG_TEXTS = """
-    WITH shown AS (
-        SELECT tenant, doc_id, title, left(text, $characters) AS text
-        FROM documents SEMI JOIN mined_test_pool USING (tenant, doc_id)
-    )
+DOCUMENTS_AS_CHUNKS = """
+    WITH shown AS (SELECT tenant, doc_id, title, left(text, $characters) AS text FROM documents {kept})
     SELECT tenant, doc_id AS chunk_id, doc_id, CAST(0 AS INTEGER) AS position, CAST(0 AS INTEGER) AS start,
            CAST(length(text) AS INTEGER) AS end, text, title, CAST(NULL AS VARCHAR) AS heading,
            left(sha256(concat(coalesce(title, ''), chr(0), chr(0), text)), 32) AS content_hash
     FROM shown ORDER BY tenant, doc_id
 """
+
+LOG_TEXTS = DOCUMENTS_AS_CHUNKS.format(kept="SEMI JOIN mined_test_pool USING (tenant, doc_id)")
 
 
 def of_a_build(tables: Tables, output: Output) -> None:

@@ -158,6 +158,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "audit-retrievers/local",
         "evaluate-systems/local",
         "validate-benchmark/local",
+        "adapt-encoder/local",
         "mine-logs/nightly",
         "mine-logs/backfill",
     ]

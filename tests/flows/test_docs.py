@@ -3,11 +3,12 @@
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import typer.main
 
-from darklode.flows import build_benchmark, evaluate_systems, mine_logs, validate_benchmark
+from darklode.flows import adapt_encoder, build_benchmark, evaluate_systems, mine_logs, validate_benchmark
 from darklode.flows.cli import app
 from darklode.flows.config import load_settings
 from darklode.flows.runs import Recorded
@@ -15,6 +16,7 @@ from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
+BASE: Any = SimpleNamespace(sources=())  # the steps name it, and ask it for nothing else
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -104,6 +106,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
         evaluate_systems.steps(Recorded({}, settings), settings),
+        adapt_encoder.steps(BASE, settings),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )
     tables = re.findall(r"^\| stage \| reads .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)

@@ -109,6 +109,8 @@ def leaves(section: Section, path: Leaf = ()) -> Iterator[tuple[Leaf, FieldInfo]
 
 # Where a changed value has to be one of the user's own, or needs others beside it.
 CHANGED: dict[Leaf, Any] = {
+    ("adapt", "learning_rates"): [1e-3],
+    ("adapt", "sources"): ["pooled"],
     ("evaluate", "measures"): ["nDCG@5"],
     ("evaluate", "run_files"): ["theirs.txt"],
     ("evaluate", "systems"): ["bm25"],

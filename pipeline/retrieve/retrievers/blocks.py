@@ -149,6 +149,12 @@ class CachedVectors:
         within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
         return self._rows[np.repeat(self._starts[positions], counts) + within], counts
 
+    def positions(self) -> NDArray[np.int64]:
+        """Each chunk row's position, shape (n_chunks,)."""
+        found = np.empty(self.n_chunks, np.int64)
+        found[self._rows] = np.repeat(np.arange(len(self)), np.diff(self._starts))
+        return found
+
     def _load(self, start: int, end: int) -> tuple[Block, list[tuple[Mapped, int, int]]]:
         shards, rows = self._shards.locate(self._numbers[start:end])
         cuts = [0, *(np.flatnonzero(np.diff(shards)) + 1), len(shards)]

@@ -1,0 +1,136 @@
+"""adapt-encoder: train a query encoder on the labels of runs while their documents' vectors stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from darklode.flows.executor import executor
+from darklode.flows.reporting import reporter
+from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, note, noted, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
+from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.stage import TRAIN, train
+from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, tested
+from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.verdict import VERDICT, demand_lift, verdict
+from darklode.schemas.settings import Settings
+
+
+def adapt_encoder(
+    runs: Sequence[str],
+    encoder: str,
+    out: str,
+    settings: dict[str, Any] | None = None,
+    dry_run: bool = False,
+) -> str:
+    """Adapt a query encoder to the labels of runs, and prove the lift or say that there is none.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        out: folder or s3:// prefix of the adapted encoder.
+        settings: what differs from the first run's own settings.
+        dry_run: stop before training, and say what could be gained.
+
+    Returns:
+        What was decided.
+
+    Raises:
+        NoLift: the base is handed over.
+    """
+    from darklode.pipeline.train.card import headroom_told
+
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings or {})
+    base = base_of(runs, made, encoder, chosen)
+    run = _place(out)
+    with run.lock():
+        note(run, {ADAPTED: list(runs), "encoder": encoder})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        for step in steps(base, chosen):
+            run_step(run, step)
+            if step.stage is HEADROOM_STAGE:
+                reporter().table("headroom", run.tables("headroom").read("headroom"))
+                reporter().say(headroom_told(run))
+                if dry_run:
+                    return headroom_told(run)
+        _hand_over(run, base, chosen, list(runs))
+    return demand_lift(run)
+
+
+def steps(base: Base, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    given, seed = settings.adapt, settings.seed
+    measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
+    return [
+        Step(
+            PAIRS,
+            call(adaptation_pairs, given.only("tenant", "sources", "min_probability")),
+            lambda: {f"the run {one.run.store.url}": one.content() for one in base.sources},
+            source=base.sources,
+        ),
+        Step(HEADROOM_STAGE, call(headroom, base)),
+        Step(TRAIN, call(train, given.but("tenant", "sources", "min_probability"), base, seed=seed)),
+        Step(TESTED, call(tested, base)),
+        Step(
+            EVALUATE,
+            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+        ),
+        Step(VERDICT, call(verdict)),
+    ]
+
+
+def base_of(runs: Sequence[str], made: Sequence[Recorded], encoder: str, settings: Settings) -> Base:
+    """The encoder that is adapted, with its vectors and the runs.
+
+    Raises:
+        SettingsError: the encoder is not one of sentence-transformers.
+        MissingPart: its model is neither here nor to be had.
+    """
+    found = settings.encoders.get(encoder) or SentenceTransformersSettings(model=encoder)
+    if not isinstance(found, SentenceTransformersSettings):
+        raise SettingsError(
+            f"encoders.{encoder} is of kind {found.kind}: an encoder whose weights are elsewhere cannot be handed over "
+            "with a head; name one of kind sentence_transformers"
+        )
+    found.fetch()
+    sources = [
+        Source(Run(url), number, one.mined, one.settings.mining.text_characters)
+        for number, (url, one) in enumerate(zip(runs, made, strict=True))
+    ]
+    return Base(found, settings.cache, settings.vectors, tuple(sources))
+
+
+def _place(out: str) -> Run:
+    """Where the encoder goes.
+
+    Raises:
+        ArtifactError: something else lies there.
+    """
+    run = Run(out)
+    if ADAPTED not in noted(run) and run.store.lying():
+        raise ArtifactError(f"{run.store.url} holds something else than an adapted encoder; choose another --out")
+    return run
+
+
+def _hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None:
+    """Write the folder that one takes home, the card and the views."""
+    from darklode.pipeline.train.card import card
+    from darklode.pipeline.train.folder import save
+
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    save(run, base, base.encoder)
+    run.store.write("views.sql", views_sql(run).encode())
+    text = card(run, settings, base.encoder, runs)
+    run.store.write("README.md", text)
+    executor().show(run, text.decode)

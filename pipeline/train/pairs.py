@@ -1,0 +1,125 @@
+"""What an encoder is adapted to: one tenant's queries with their sides, labels and searched texts, of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
+
+WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
+PAIRS = Stage("adaptation_pairs", 1, (), WRITES)
+
+# A text that is not searched can be neither found nor learned from; a copy of one answers as well.
+KNOWN = """
+    SELECT l.*, t.content_hash, q.split FROM labels l JOIN queries q USING (query_id)
+    JOIN adaptation_texts t ON t.tenant = $tenant AND t.text_id = l.text_id
+"""
+
+# A train query gives way to validation and test, a validation query to test.
+NEAR = """
+    WITH sides AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS side
+                   FROM {keys} JOIN numbered USING (n))
+    SELECT DISTINCT s.n FROM sides s JOIN (SELECT key, max(side) AS most FROM sides GROUP BY key) USING (key)
+    WHERE side < most
+"""
+
+FATES = """
+    WITH of_query AS (
+        SELECT query_id, bool_or(relevance > 0) AS answered, bool_or(learned AND split = 'train') AS taught
+        FROM {known} GROUP BY query_id
+    )
+    SELECT q.* EXCLUDE (tenant), n IN (FROM {near}) AS near,
+           CASE split WHEN 'train' THEN coalesce(taught, false) ELSE coalesce(answered, false) END AS useful
+    FROM numbered q LEFT JOIN of_query USING (query_id)
+"""
+
+QUERIES = """
+    WITH kept AS (FROM {fates} WHERE useful AND NOT near),
+    taught AS (SELECT DISTINCT content_hash FROM {known} SEMI JOIN kept USING (query_id)
+               WHERE learned AND split = 'train'),
+    sharing AS (SELECT DISTINCT query_id FROM {known} SEMI JOIN taught USING (content_hash) WHERE relevance > 0)
+    SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, index, text, "group", split, kind,
+           s.query_id IS NOT NULL AS shares_positive
+    FROM kept LEFT JOIN sharing s USING (query_id) ORDER BY query_id
+"""
+
+LABELS = """
+    SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, text_id, relevance, learned AND split = 'train' AS learned,
+           probability
+    FROM {known} SEMI JOIN {kept} USING (query_id) ORDER BY query_id, text_id
+"""
+
+
+def adaptation_pairs(sources: Sequence[Source], output: Output, settings: AdaptSettings) -> None:
+    """Gather one tenant's queries, labels and texts; sides are those of the runs.
+
+    A train query that is near to one of validation or test is left out, whichever run it is of, and so is a validation
+    query near to one of test. A train query stays if a positive of it is learned from, another one if it has any.
+
+    Args:
+        sources: the runs; ids of all but the first begin with `run N:`.
+        output: takes `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
+        settings: tenant, sources and min_probability.
+
+    Raises:
+        ArtifactError: there is nothing to learn from, or several tenants.
+    """
+    tenant = tenant_of(list(sources), settings.tenant)
+    output.facts["tenant"] = tenant
+    for source in sources:
+        for rows in source.texts(tenant):
+            output.write("adaptation_texts", _texts(rows, source.number))
+    queries = pa.concat_tables([_indexed(one.queries(tenant), one.number) for one in sources])
+    labels = pa.concat_tables([one.labels(tenant, settings.sources, settings.min_probability) for one in sources])
+    _write(output.so_far("adaptation_texts"), output, tenant, queries, labels)
+    if not output.facts["train"]:
+        raise ArtifactError(
+            "no query of the runs' train split has a positive to learn from; look at adapt.sources and "
+            "adapt.min_probability, or build with more queries"
+        )
+
+
+def _write(texts: Tables, output: Output, tenant: str, queries: pa.Table, labels: pa.Table) -> None:
+    counted = pa.array(range(queries.num_rows), pa.int64())
+    owner = pa.array([tenant] * queries.num_rows, pa.string())
+    numbered = queries.append_column("n", counted).append_column("tenant", owner)
+    named = {"tenant": tenant}
+    with texts.connect() as connection:
+        for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
+            connection.register(name, rows)
+        known = keep(connection, KNOWN, named)
+        near = keep(connection, NEAR, keys=near_keys(connection, Relation("numbered")))
+        fates = keep(connection, FATES, known=known, near=near)
+        kept = keep(connection, QUERIES, named, fates=fates, known=known)
+        found = connection.sql(f"FROM {kept} ORDER BY query_id").to_arrow_table()
+        rows = connection.sql(LABELS.format(known=known, kept=kept), params=named).to_arrow_table()
+        counts = connection.sql(
+            f"SELECT count(*), count(*) FILTER (NOT useful), count(*) FILTER (useful AND near) FROM {fates}"
+        ).fetchall()[0]
+    output.write("adaptation_queries", found.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema))
+    output.write("adaptation_labels", rows.cast(ADAPTATION_LABELS.schema))
+    total, useless, close = map(int, counts)
+    dropped = {"nothing to learn or to find": useless, "near to a held-out query": close}
+    dropped = {reason: count for reason, count in dropped.items() if count}
+    output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", found.num_rows, dropped))
+    for split in ("train", "validation", "test"):
+        output.facts[split] = pc.sum(pc.equal(found["split"], split)).as_py() or 0
+
+
+def _indexed(rows: pa.Table, number: int) -> pa.Table:
+    return rows.append_column("index", pa.array([number] * rows.num_rows, pa.int32()))
+
+
+def _texts(rows: pa.Table, number: int) -> pa.Table:
+    columns = {name: rows[name] for name in ("tenant", "doc_id", "content_hash")}
+    index = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
+    return ADAPTATION_TEXTS.rows(columns | {"text_id": rows["chunk_id"], "index": index})

@@ -1,0 +1,158 @@
+"""Runs as training data: queries, labels and searched texts of a build or of a mined run, in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.evaluate.asked import DOCUMENTS_AS_CHUNKS
+
+ROWS = 1 << 16
+
+OF_A_BUILD = ("queries", "qrels", "verdicts", "triplets", "chunks")
+OF_A_LOG = ("triplets", "mined_test", "query_clusters", "documents")
+
+LEARNED = """
+    SELECT DISTINCT query_id, positive_id AS text_id FROM triplets
+    WHERE tenant = $tenant AND split = 'train'
+      AND (len($sources) = 0 OR list_contains(CAST($sources AS VARCHAR[]), source))
+"""
+
+BUILD_QUERIES = """
+    SELECT query_id, text, CAST(cluster_id AS VARCHAR) AS "group", split, CAST(NULL AS VARCHAR) AS kind
+    FROM queries WHERE tenant = $tenant ORDER BY query_id
+"""
+
+BUILD_LABELS = f"""
+    WITH learned AS ({LEARNED})
+    SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
+           AND (q.source = 'human' OR coalesce(v.probability >= CAST($least AS FLOAT), true)) AS learned, v.probability
+    FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
+    LEFT JOIN learned l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
+    WHERE tenant = $tenant ORDER BY q.query_id, text_id
+"""
+
+LOG_QUERIES = """
+    WITH asked AS (
+        SELECT query_id, query AS text, split, CAST(NULL AS VARCHAR) AS kind FROM triplets WHERE tenant = $tenant
+        UNION ALL SELECT query_id, query, 'test', kind FROM mined_test WHERE tenant = $tenant
+    )
+    SELECT query_id, min(text) AS text, coalesce(any_value(c.cluster_id), query_id) AS "group", max(split) AS split,
+           min(kind) AS kind
+    FROM asked LEFT JOIN (SELECT query_id, cluster_id FROM query_clusters WHERE tenant = $tenant) c USING (query_id)
+    GROUP BY query_id HAVING count(DISTINCT split) = 1 ORDER BY query_id
+"""
+
+# A document that answers a query by one source is no negative of it by another.
+LOG_LABELS = f"""
+    WITH learned AS ({LEARNED}), every AS (
+        SELECT query_id, positive_id AS text_id, 1 AS relevance FROM triplets WHERE tenant = $tenant
+        UNION ALL SELECT query_id, doc_id, 1 FROM mined_test WHERE tenant = $tenant
+        UNION ALL SELECT query_id, unnest(negative_ids), 0 FROM triplets WHERE tenant = $tenant
+    ), labels AS (SELECT query_id, text_id, max(relevance) AS relevance FROM every GROUP BY query_id, text_id)
+    SELECT query_id, text_id, CAST(relevance AS INTEGER) AS relevance, l.text_id IS NOT NULL AS learned,
+           CAST(NULL AS FLOAT) AS probability
+    FROM labels LEFT JOIN learned l USING (query_id, text_id) ORDER BY query_id, text_id
+"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run to learn from.
+
+    Attributes:
+        run: a build, or one that is mined from a log.
+        number: from 0; ids of all but the first carry it.
+        mined: whether it is mined.
+        text_characters: of a mined run's documents, as its triplets show them.
+    """
+
+    run: Run
+    number: int
+    mined: bool
+    text_characters: int
+
+    @property
+    def tables(self) -> Tables:
+        """What is read of it.
+
+        Raises:
+            ArtifactError: it is not finished.
+        """
+        return self.run.tables(*(OF_A_LOG if self.mined else OF_A_BUILD))
+
+    def content(self) -> str:
+        """Identifies all that is read."""
+        tables = self.tables
+        return " ".join(tables.content(name) for name in (OF_A_LOG if self.mined else OF_A_BUILD))
+
+    def tenants(self) -> list[str]:
+        """Whose rows it has, sorted."""
+        found = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
+        return list(found["tenant"].to_pylist())
+
+    def queries(self, tenant: str) -> pa.Table:
+        """Query_id, text, group, split and kind."""
+        return self._named(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
+
+    def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
+        """Query_id, text_id, relevance, learned and probability.
+
+        Args:
+            tenant: whose.
+            sources: of the triplets that are learned from; none: all.
+            least: probability from which on a judge's positive is.
+        """
+        given = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
+        rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **given)
+        return self._named(self._named(rows, "query_id"), "text_id")
+
+    def texts(self, tenant: str) -> Iterator[pa.Table]:
+        """What is searched, in the columns of `chunks`, piece by piece."""
+        whole = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
+        given = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
+        for rows in self.tables.stream(whole, given, ROWS):
+            yield self._named(rows, "chunk_id")
+
+    def hashed(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Content hashes and the texts that they name, as encoders read them."""
+        for rows in self.texts(tenant):
+            yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
+
+    def _rows(self, query: str, **given: object) -> pa.Table:
+        with self.tables.connect(query) as connection:
+            return connection.sql(query, params=given).to_arrow_table()
+
+    def _named(self, rows: pa.Table, column: str) -> pa.Table:
+        """Ids as they are unique over all runs."""
+        if not self.number:
+            return rows
+        place = rows.schema.get_field_index(column)
+        return rows.set_column(place, column, pc.binary_join_element_wise(f"run {self.number}:", rows[column], ""))
+
+
+_CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
+
+
+def tenant_of(sources: list[Source], named: str | None) -> str:
+    """Whose rows are learned from: an adapter is one tenant's.
+
+    Raises:
+        ArtifactError: the runs have no triplets, several tenants and none is named, or not the one that is.
+    """
+    found = sorted({tenant for source in sources for tenant in source.tenants()})
+    if not found:
+        raise ArtifactError("the runs have no triplets to learn from; build or mine them to the end")
+    if named is None and len(found) > 1:
+        raise ArtifactError(
+            f"the runs hold the tenants {', '.join(found)}, and an adapter is one tenant's: --set adapt.tenant=NAME"
+        )
+    if named is not None and named not in found:
+        raise ArtifactError(f"no run has triplets of the tenant {named}; there are {', '.join(found)}")
+    return named or found[0]

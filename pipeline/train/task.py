@@ -1,0 +1,144 @@
+"""What is trained on, as arrays: queries by number, texts by position, labels as sorted keys of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.evaluate.measures import measured
+from darklode.pipeline.train.vectors import Floats, Frozen, Ints
+
+MEASURE = "nDCG@10"
+DEPTH = 10
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Pairs of a query and a position that are labelled alike.
+
+    Attributes:
+        keys: query · n_positions + position, ascending, each once.
+        n_positions: of all texts.
+    """
+
+    keys: Ints
+    n_positions: int
+
+    @classmethod
+    def of(cls, query: Ints, position: Ints, n_positions: int) -> Labels:
+        """From pairs, in any order."""
+        return cls(np.unique(query * n_positions + position), n_positions)
+
+    def have(self, query: Ints, position: Ints) -> NDArray[np.bool_]:
+        """Which pairs are among them; shapes as numpy broadcasts them."""
+        wanted = query * self.n_positions + position
+        if not len(self.keys):
+            return np.zeros(wanted.shape, bool)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.asarray(self.keys[place] == wanted)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Queries of one side.
+
+    Attributes:
+        ids: their ids, ascending.
+        vectors: the base's, shape (n_queries, dimensions).
+        index: number of each one's run.
+        labels: query_id, text_id and relevance of those whose text is searched.
+    """
+
+    ids: pa.Array
+    vectors: Floats
+    index: NDArray[np.int32]
+    labels: pa.Table
+
+    @classmethod
+    def of(cls, tables: Tables, frozen: Frozen, split: str) -> Questions:
+        """All queries of a side."""
+        rows = tables.read("adaptation_queries")
+        rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
+        labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
+        mine = pc.and_(
+            pc.is_in(labels["query_id"], rows["query_id"].combine_chunks()),
+            pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
+        )
+        vectors = frozen.encode(rows["text"].to_pylist())
+        return cls(rows["query_id"].combine_chunks(), vectors, rows["index"].to_numpy(), labels.filter(mine))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def ranking(self, frozen: Frozen, vectors: Floats, depth: int) -> pa.Table:
+        """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
+        found, scores = frozen.search(vectors, self.index, depth)
+        query, place = np.nonzero(found >= 0)
+        texts = frozen.texts["text_id"].take(pa.array(found[query, place]))
+        columns = {"query_id": self.ids.take(pa.array(query)), "rank": (place + 1).astype(np.int32)}
+        return pa.table(columns | {"text_id": texts, "score": scores[query, place]})
+
+    def reached(self, frozen: Frozen, vectors: Floats) -> float:
+        """nDCG@10 of what these vectors find."""
+        lists = self.ranking(frozen, vectors, DEPTH)
+        return float(measured([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
+
+
+@dataclass(frozen=True)
+class Task:
+    """What training needs.
+
+    Attributes:
+        frozen: the texts' vectors.
+        train: the queries to learn from; their numbers are places in it.
+        validation: those to choose on.
+        pair_query: query of each pair of query and positive, ascending.
+        pair_position: its positive.
+        known: all positives of the train queries, learned from or not.
+        refused: texts that are labelled as not relevant.
+        siblings: other texts of a positive's document; None where they may be negatives.
+    """
+
+    frozen: Frozen
+    train: Questions
+    validation: Questions
+    pair_query: Ints
+    pair_position: Ints
+    known: Labels
+    refused: Labels
+    siblings: Labels | None
+
+    @classmethod
+    def of(cls, tables: Tables, frozen: Frozen, *, same_document: bool) -> Task:
+        """From the tables of `adaptation_pairs`."""
+        train, validation = (Questions.of(tables, frozen, split) for split in ("train", "validation"))
+        rows = train.labels.combine_chunks()
+        query = pc.index_in(rows["query_id"], train.ids).to_numpy().astype(np.int64)
+        row = pc.index_in(rows["text_id"], frozen.texts["text_id"].combine_chunks()).to_numpy().astype(np.int64)
+        position, n = frozen.position_of[row], len(frozen)
+        right = rows["relevance"].to_numpy() > 0
+        learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
+        pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
+        known = Labels.of(query[right], position[right], n)
+        refused = Labels.of(query[~right], position[~right], n)
+        siblings = None if same_document else _siblings(frozen, query[right], row[right])
+        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], known, refused, siblings)
+
+
+def _siblings(frozen: Frozen, query: Ints, row: Ints) -> Labels:
+    """All texts of the documents that hold these positives."""
+    texts = frozen.texts
+    names = pc.binary_join_element_wise(pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00").combine_chunks()
+    document = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+    order = np.argsort(document, kind="stable")
+    starts = np.searchsorted(document[order], np.arange(document.max() + 2))
+    pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
+    counts = starts[pairs[:, 1] + 1] - starts[pairs[:, 1]]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = order[np.repeat(starts[pairs[:, 1]], counts) + within]
+    return Labels.of(np.repeat(pairs[:, 0], counts), frozen.position_of[rows], len(frozen))

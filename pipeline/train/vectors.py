@@ -1,0 +1,134 @@
+"""The frozen side: the texts' vectors in the embedding cache, one index a run, and the queries' base vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
+from darklode.pipeline.retrieve.retrievers.exact import exact_search
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.settings import CacheSettings, VectorSettings
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The encoder that is adapted, and where its vectors lie.
+
+    Attributes:
+        encoder: as the settings have it.
+        cache: where its vectors are kept.
+        search: how they are searched.
+        sources: the runs, whose words are read only where a vector is missing.
+    """
+
+    encoder: EncoderKind
+    cache: CacheSettings
+    search: VectorSettings
+    sources: tuple[Source, ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype}
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """The base's vectors of queries, shape (len(texts), dimensions)."""
+        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
+        return CachedQueries(Deferred(self.encoder, self.cache.root), cache)(texts)
+
+    def open(self, tables: Tables) -> Frozen:
+        """The vectors of all texts of `adaptation_texts`; those that the cache lacks are encoded first."""
+        texts = tables.read("adaptation_texts")
+        encoder, cache = Deferred(self.encoder, self.cache.root), EmbeddingCache(self.cache.root, self.cache.dtype)
+        tenant = texts["tenant"][0].as_py()
+        shards = cache.open(encoder.encoder_id)
+        if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():
+            for source in self.sources:
+                ensure_cached(encoder, cache, source.hashed(tenant))
+            shards = cache.open(encoder.encoder_id)
+        if shards is None:
+            raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
+        parts = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
+        indexes = [CachedVectors(shards, part["content_hash"]) for part in parts if part.num_rows]
+        ids = pa.concat_tables([part for part in parts if part.num_rows])
+        return Frozen(indexes, ids, CachedQueries(encoder, cache), self.search)
+
+
+class Frozen:
+    """Vectors that training never changes, by position over all indexes; equal texts of an index share a position.
+
+    Args:
+        indexes: the runs' vectors; a query searches that of its own run.
+        texts: rows of `adaptation_texts` in the order of the indexes.
+        encode: gives queries the base's vectors.
+        settings: of the search.
+    """
+
+    def __init__(
+        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSettings
+    ) -> None:
+        self._indexes, self._settings, self.encode = indexes, settings, encode
+        self.texts = texts.combine_chunks()
+        self._offsets = np.concatenate([[0], np.cumsum([len(one) for one in indexes])]).astype(np.int64)
+        self._rows = np.concatenate([[0], np.cumsum([one.n_chunks for one in indexes])]).astype(np.int64)
+        self.numbers = np.unique(texts["index"].to_numpy())
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return self._indexes[0].dimensions
+
+    def __len__(self) -> int:
+        return int(self._offsets[-1])
+
+    @cached_property
+    def position_of(self) -> Ints:
+        """Position of each row of `texts`."""
+        found = [one.positions() + start for one, start in zip(self._indexes, self._offsets, strict=False)]
+        return np.concatenate(found)
+
+    def take(self, positions: Ints) -> Floats:
+        """Vectors at positions, shape (len(positions), dimensions)."""
+        out = np.empty((len(positions), self.dimensions), np.float32)
+        for number, index in enumerate(self._indexes):
+            mine = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
+            if mine.any():
+                out[mine] = index.take(positions[mine] - self._offsets[number])
+        return out
+
+    def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
+        """The best texts of each query in its own index: rows of `texts` (-1: none) and scores, (n_queries, depth).
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            of_index: number of each one's run.
+            depth: of the lists.
+        """
+        rows = np.full((len(queries), depth), -1, np.int64)
+        scores = np.full((len(queries), depth), np.nan, np.float32)
+        for place, number in enumerate(self.numbers):
+            mine = np.flatnonzero(of_index == number)
+            if len(mine):
+                hits = exact_search(queries[mine], self._indexes[place], depth, self._settings)
+                width = hits.rows.shape[1]
+                rows[mine, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[place], -1)
+                scores[mine, :width] = hits.scores
+        return rows, scores

@@ -1,0 +1,119 @@
+"""Whether the adapted encoder is handed over, or the base: what validation chose, and what the test queries show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.train.headroom import detectable
+from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
+
+VERDICT = Stage(
+    "adapter_verdict",
+    1,
+    ("adaptation_queries", "adaptation_trials", "adapter_weights", "evaluation_pairs"),
+    (ADAPTER_VERDICT.name,),
+)
+
+ENOUGH = 100
+"""Validation queries; what is chosen on fewer is chance (27 of them picked settings that lost up to .025)."""
+
+DECIDES = "own positive"
+"""The test queries that decide: of no cluster that training has, and without any of its positives."""
+
+Row = dict[str, Any]
+
+FACTS = """
+    SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS validation_queries,
+           count(*) FILTER (split = 'test' AND NOT shares_positive AND coalesce(kind, 'unseen') = 'unseen') AS queries
+    FROM adaptation_queries
+"""
+
+# A part that holds every counted query has no rows of its own.
+DIFFERENCE = """
+    SELECT part, queries, difference, low, high, detectable FROM evaluation_pairs
+    WHERE tenant IS NULL AND measure = 'nDCG@10' AND part IN ('own positive', 'counted')
+    ORDER BY part DESC LIMIT 1
+"""
+
+
+def verdict(tables: Tables, output: Output) -> None:
+    """Write what is handed over: the adapted encoder if the lower end of its lift is above 0, the base otherwise.
+
+    The base stands, too, where fewer than 100 validation queries chose the setting, and where they chose the base.
+
+    Args:
+        tables: holds `adaptation_queries`, the trials and `evaluation_pairs`.
+        output: takes `adapter_verdict`.
+    """
+    from darklode.pipeline.train.stage import chosen
+
+    best, _ = chosen(tables)
+    facts: Row = tables.sql(FACTS).to_pylist()[0]
+    found: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
+    why = _refused(best, facts) or _undecided(found, facts)
+    shipped = "base" if why else "adapted"
+    reason = why or (
+        f"nDCG@10 {_between(found)} on {found['queries']} test queries whose clusters and positives training never saw"
+    )
+    about = {"setting": best["setting"], "share": best["share"], "shipped": shipped, "reason": reason}
+    empty = dict.fromkeys(("part", "difference", "low", "high", "detectable"))
+    row = facts | empty | found | about
+    output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))
+
+
+def _refused(best: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    if best["share"] == 0:
+        return "no setting did better than the base on the validation queries"
+    if facts["validation_queries"] < ENOUGH:
+        return (
+            f"only {facts['validation_queries']} validation queries have a positive, and what fewer than {ENOUGH} "
+            f"choose is chance: label {ENOUGH - facts['validation_queries']} more"
+        )
+    if not facts["queries"]:
+        return "every test query shares a positive with training: what they show is memory, not a lift"
+    return None
+
+
+def _undecided(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    if found["low"] is not None and found["low"] > 0:
+        return None
+    said = f"nDCG@10 {_between(found)} on {found['queries']} test queries"
+    if found["high"] is not None and found["high"] < 0:
+        return f"it does harm: {said}"
+    least = found["detectable"] or detectable(facts["queries"])
+    if not found["difference"] > 0 or least is None:
+        return f"no lift is seen: {said}"
+    more = math.ceil(found["queries"] * ((least / found["difference"]) ** 2 - 1))
+    if more <= 0:
+        return f"undecided: {said}, whose interval holds 0"
+    return f"undecided: {said}, which can show {least:.3f}; label about {more:,} more"
+
+
+def _between(found: Mapping[str, Any]) -> str:
+    if found["low"] is None:
+        return f"{found['difference']:+.3f}, of one cluster alone"
+    return f"{found['difference']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
+
+
+def read_verdict(tables: Tables) -> Row:
+    """The row of `adapter_verdict`."""
+    rows: list[Row] = tables.read(ADAPTER_VERDICT.name).to_pylist()
+    return rows[0]
+
+
+def demand_lift(run: Run) -> str:
+    """What was decided, in a sentence.
+
+    Raises:
+        NoLift: the base is handed over; the message says why.
+    """
+    row = read_verdict(run.tables(ADAPTER_VERDICT.name))
+    if row["shipped"] == "base":
+        raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}")
+    return f"{run.store.url}/query_encoder is adapted: {row['reason']}."

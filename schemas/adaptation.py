@@ -1,0 +1,56 @@
+"""The settings of `adapt-encoder`: what a query encoder is trained on, by which method, and for how long."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from darklode.schemas.section import Bound, Section, Share
+
+Method = Literal["linear", "ffn", "closed_form"]
+
+Rate = Annotated[float, Field(gt=0)]
+
+
+class AdaptSettings(Section):
+    """How the query encoder is adapted; documents and their vectors stay as they are."""
+
+    method: Method = Field(
+        "linear",
+        description="a head on the query vectors: one linear layer, three with GELU (ffn), or one linear layer solved "
+        "for instead of trained (closed_form)",
+    )
+    tenant: str | None = Field(None, min_length=1, description="whose rows; null: the only tenant of the runs")
+    sources: tuple[str, ...] = Field(
+        (), description="sources of triplets whose positives are learned from, such as pooled; empty: all"
+    )
+    min_probability: Share = Field(
+        0.0, description="a judge's positive is learned from at this probability on; one without any is, too"
+    )
+    pairs: Literal["one", "all"] = Field(
+        "one", description="one positive drawn whenever a query's turn comes, or a turn for each of its positives"
+    )
+    temperature: float = Field(0.1, gt=0, description="of InfoNCE (DevRev-Search, A.4)")
+    in_batch: bool = Field(
+        True, description="texts of the batch's other queries are negatives, too (DevRev-Search: no)"
+    )
+    anchor: float = Field(0.5, ge=0, description="weight of the squared distance from the base's query vector")
+    negatives: int = Field(16, gt=0, description="mined hard negatives of each positive (DevRev-Search, A.4)")
+    draw: int = Field(8, gt=0, description="of them, drawn at each turn (DevRev-Search, A.4)")
+    margin: Share = Field(0.05, description="a negative that nobody judged scores below s⁺ − |s⁺|·margin")
+    same_document: bool = Field(
+        False, description="chunks of a document that holds a positive of the query may be its negatives"
+    )
+    refresh_steps: int = Field(100, gt=0, description="steps between two minings of negatives (DevRev-Search: 200)")
+    steps: int = Field(1000, gt=0, description="most steps; the best one on validation is kept")
+    batch: int = Field(64, gt=0, description="queries of a step")
+    learning_rates: Bound[tuple[Rate, ...]] = Field(
+        (3e-5, 1e-4, 3e-4),
+        min_length=1,
+        description="tried one after the other, the best on validation is kept (DevRev-Search: 5e-6)",
+    )
+
+    @model_validator(mode="after")
+    def _draws_from_the_mined(self) -> Self:
+        if self.draw > self.negatives:
+            raise ValueError(f"draw {self.draw} must not exceed negatives {self.negatives}")
+        return self

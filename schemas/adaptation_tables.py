@@ -1,0 +1,171 @@
+"""The tables of `adapt-encoder`, in data order: what is learned from, what was tried, and what came of it."""
+
+import pyarrow as pa
+
+from darklode.schemas.table import QUERY_ID, TENANT, Table, field
+
+INDEX = field("index", pa.int32(), "the run that it is from, from 0: a query searches the texts of its own run")
+TEXT = field("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run; of a later run `run N:` before it")
+TRIAL = field("trial", pa.int32(), "number of the trial, from 0")
+
+ADAPTATION_QUERIES = Table(
+    "adaptation_queries",
+    ("tenant", "query_id"),
+    "the queries that an encoder is adapted, chosen and tested on; of a later run with `run N:` before their ids",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            INDEX,
+            field("text", pa.string(), "the query's text"),
+            field("group", pa.string(), "its cluster of near-duplicates"),
+            field("split", pa.string(), "train, validation or test, as its run has it"),
+            field("kind", pa.string(), "unseen, variant or seen, as `mined_test` has it; null of a build", null=True),
+            field(
+                "shares_positive",
+                pa.bool_(),
+                "whether a positive of it is learned from; of a train query always",
+            ),
+        ]
+    ),
+)
+
+ADAPTATION_LABELS = Table(
+    "adaptation_labels",
+    ("tenant", "query_id", "text_id"),
+    "what is known of these queries",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            TEXT,
+            field(
+                "relevance", pa.int32(), "0 = not relevant, by a judge, by people or by the log; 1 and more = relevant"
+            ),
+            field("learned", pa.bool_(), "whether it is a positive that training learns from"),
+            field("probability", pa.float32(), "the judge's, 0 to 1", null=True),
+        ]
+    ),
+)
+
+ADAPTATION_TEXTS = Table(
+    "adaptation_texts",
+    ("tenant", "text_id"),
+    "the texts that are searched, without their words: their vectors stay as they are",
+    pa.schema(
+        [
+            TENANT,
+            TEXT,
+            INDEX,
+            field("doc_id", pa.string(), "the document it is of"),
+            field("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
+        ]
+    ),
+)
+
+HEADROOM = Table(
+    "headroom",
+    ("system", "measure"),
+    "what adapting could gain at most, on the validation queries",
+    pa.schema(
+        [
+            field(
+                "system",
+                pa.string(),
+                "base; base, its first 100 in the best order; judge: labelled texts by its probability; perfect",
+            ),
+            field("measure", pa.string(), "name of ir_measures"),
+            field("value", pa.float64(), "mean over the queries, 0 to 1"),
+            field("queries", pa.int64(), "how many"),
+        ]
+    ),
+)
+
+TRAINING_LOG = Table(
+    "training_log",
+    ("trial", "step"),
+    "how each trial went",
+    pa.schema(
+        [
+            TRIAL,
+            field("step", pa.int32(), "steps done; 0: the base itself"),
+            field("loss", pa.float64(), "mean since the row before; null before the first step", null=True),
+            field("validation", pa.float64(), "nDCG@10 on the validation queries"),
+            field(
+                "replaced",
+                pa.float64(),
+                "share of the negatives that the last mining replaced; null before the second",
+                null=True,
+            ),
+            field("judged", pa.float64(), "share of the negatives that are labelled as not relevant"),
+            field("short", pa.float64(), "share of the negatives that were wanted and not found"),
+            field("spread", pa.float64(), "1 − mean cosine of two training queries' vectors; 0: all are one"),
+        ]
+    ),
+)
+
+ADAPTATION_TRIALS = Table(
+    "adaptation_trials",
+    ("trial", "share"),
+    "what was tried, and what it reached on the validation queries",
+    pa.schema(
+        [
+            TRIAL,
+            field("setting", pa.string(), "learning rate, or ridge of the closed form"),
+            field("share", pa.float64(), "of the way from the base's weights to the trained ones; 0: the base itself"),
+            field("step", pa.int32(), "the step whose weights were kept"),
+            field("validation", pa.float64(), "nDCG@10 on the validation queries"),
+            field("stopped", pa.string(), "why it ended before its last step", null=True),
+        ]
+    ),
+)
+
+ADAPTER_WEIGHTS = Table(
+    "adapter_weights",
+    ("trial", "layer", "row"),
+    "each trial's head, as what it adds to the query vector: all 0 in its last layer is the base",
+    pa.schema(
+        [
+            TRIAL,
+            field("layer", pa.int32(), "from 0"),
+            field("row", pa.int32(), "output number, from 0"),
+            field("bias", pa.float32(), "its bias"),
+            field("weights", pa.list_(pa.float32()), "its weights"),
+        ]
+    ),
+)
+
+ADAPTER_VERDICT = Table(
+    "adapter_verdict",
+    ("tenant",),
+    "what is handed over, and why",
+    pa.schema(
+        [
+            TENANT,
+            field("shipped", pa.string(), "adapted or base"),
+            field("reason", pa.string(), "why, in a sentence"),
+            field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
+            field("queries", pa.int64(), "how many they are"),
+            field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups of queries", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field(
+                "detectable", pa.float64(), "least true difference that these queries show in 4 of 5 tests", null=True
+            ),
+            field("setting", pa.string(), "learning rate or ridge that validation chose"),
+            field("share", pa.float64(), "of the way to the trained weights that validation chose"),
+            field("validation_queries", pa.int64(), "queries that it was chosen on"),
+        ]
+    ),
+)
+
+ADAPTATION_TABLES = (
+    ADAPTATION_QUERIES,
+    ADAPTATION_LABELS,
+    ADAPTATION_TEXTS,
+    HEADROOM,
+    TRAINING_LOG,
+    ADAPTATION_TRIALS,
+    ADAPTER_WEIGHTS,
+    ADAPTER_VERDICT,
+)

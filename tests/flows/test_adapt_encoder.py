@@ -1,0 +1,70 @@
+"""adapt-encoder on a whole run: what it leaves, what stands, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.adapt_encoder import adapt_encoder
+from darklode.flows.runs import recorded
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, NoLift, SettingsError
+from helpers.adapted import build_to_adapt, model_in
+
+QUICK = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build and a model."""
+    root = tmp_path_factory.mktemp("adapting")
+    build_to_adapt(root / "run")
+    model_in(root)
+    return root
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every table, the folder that one takes home, and the card."""
+    found = [folder / "README.md", *(folder / "tables").rglob("*"), *(folder / "query_encoder").rglob("*")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.is_file()}
+
+
+def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -> None:
+    runs, model, out = [str(root / "run")], str(root / "model"), str(root / "out")
+    told = adapt_encoder(runs, model, out, QUICK, dry_run=True)
+    assert "15 test queries decide" in told
+    assert not (root / "out" / "query_encoder").exists()
+    with pytest.raises(NoLift, match="query_encoder is the base itself: only 12 validation queries"):
+        adapt_encoder(runs, model, out, QUICK)
+    assert (root / "out" / "query_encoder" / "modules.json").exists()
+    assert "only 12 validation queries" in (root / "out" / "README.md").read_text()
+    before = contents(root / "out")
+    with pytest.raises(NoLift):
+        adapt_encoder(runs, model, out, QUICK)
+    assert contents(root / "out") == before
+
+
+@pytest.mark.parametrize("method", ["ffn", "closed_form"])
+def test_every_method_ends_in_a_verdict(root: Path, method: str) -> None:
+    chosen = {"adapt": QUICK["adapt"] | {"method": method}}
+    with pytest.raises(NoLift):
+        adapt_encoder([str(root / "run")], str(root / "model"), str(root / method), chosen)
+    run = Run(str(root / method))
+    assert run.tables("adapter_weights").rows("adapter_weights") in {3 * 8, 5 * 8}
+    assert run.tables("training_log").rows("training_log") == (2 if method == "ffn" else 0)
+
+
+def test_a_folder_with_something_else_is_refused(root: Path) -> None:
+    with pytest.raises(ArtifactError, match="something else than an adapted encoder; choose another --out"):
+        adapt_encoder([str(root / "run")], str(root / "model"), str(root / "run"))
+
+
+def test_no_other_command_takes_it_for_a_run(root: Path, tmp_path: Path) -> None:
+    adapt_encoder([str(root / "run")], str(root / "model"), str(tmp_path), QUICK, dry_run=True)
+    with pytest.raises(ArtifactError, match="holds an encoder made by `darklode adapt`, and no run"):
+        recorded(Run(str(tmp_path)))
+
+
+def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path: Path) -> None:
+    served = {"kind": "openai", "model": "any", "base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(SettingsError, match=r"encoders\.far is of kind openai"):
+        adapt_encoder([str(root / "run")], "far", str(tmp_path / "out"), {"encoders": {"far": served}})

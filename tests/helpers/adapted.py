@@ -1,0 +1,98 @@
+"""A small build to adapt to, whose words name topics, and a real encoder of 8 numbers for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from darklode.flows.runs import record
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import put
+from helpers.tiny_bert import tiny_bert
+
+TENANT = "acme"
+SIDES = {"train": 40, "validation": 12, "test": 16}
+
+
+def word(number: int) -> str:
+    """A word for each number, none of which is near to another."""
+    letters = "bdfgklmnprst"
+    return "".join(letters[number // 12**place % 12] + "aeiou"[(number + place) % 5] for place in range(4))
+
+
+def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TENANT) -> Run:
+    """Each query asks for a topic of which two chunks of one document speak; the second is judged not relevant.
+
+    The first test query shares its positive with the first train query; the last train query is spelled as the last
+    test query is.
+    """
+    run, n = Run(str(folder)), sum(sides.values())
+    named = [(split, number) for split, count in sides.items() for number in range(count)]
+    topics = {one: word(place * 7) for place, one in enumerate(named)}
+    last = "test", sides["test"] - 1
+    topics["train", sides["train"] - 1] = topics[last]
+    ids = [f"{split}-{number:03}" for split, number in named]
+    chunks = [
+        {
+            "tenant": tenant, "chunk_id": f"{one}#{part}", "doc_id": f"{one}-{part}", "position": 0, "start": 0,
+            "end": 9, "text": f"{topic} {word(900 + place * 3 + part)} {word(40 + part)}", "title": None,
+            "heading": None, "content_hash": f"{place:016}{part:016}",
+        }
+        for place, (one, topic) in enumerate(zip(ids, topics.values(), strict=True))
+        for part in range(3)
+    ]  # fmt: skip
+    queries = {
+        "tenant": [tenant] * n, "query_id": ids, "text": [f"how {topic}" for topic in topics.values()],
+        "n_words": [2] * n, "language": ["en"] * n, "language_score": [1.0] * n, "cluster_id": list(range(n)),
+        "n_represented": [1] * n, "split": [split for split, _ in named],
+    }  # fmt: skip
+    right = {one: f"{one}#0" for one in ids} | {"test-000": "train-000#0"}
+    labels = [(one, text, 1) for one, text in right.items()] + [(one, f"{one}#1", 0) for one in ids]
+    qrels = {
+        "tenant": [tenant] * len(labels), "query_id": [one for one, _, _ in labels],
+        "chunk_id": [text for _, text, _ in labels], "relevance": [value for *_, value in labels],
+        "source": ["judge"] * len(labels),
+    }  # fmt: skip
+    verdicts = {name: qrels[name] for name in ("tenant", "query_id", "chunk_id")}
+    verdicts |= {"judge_id": ["j"] * len(labels), "relevant": [value > 0 for *_, value in labels]}
+    verdicts |= {"probability": [0.9 if value else 0.2 for *_, value in labels]}
+    triplets = [
+        {
+            "tenant": tenant, "triplet_id": one, "query_id": one, "query": one, "split": one.partition("-")[0],
+            "positive_id": right[one], "positive": "", "negative_ids": [], "negatives": [], "negative_scores": [],
+            "source": "pooled",
+        }
+        for one in ids
+        if not one.startswith("test")
+    ]  # fmt: skip
+    for name, rows in (("queries", queries), ("qrels", qrels), ("verdicts", verdicts)):
+        put(run, name, TABLES[name].rows(rows))
+    for name, listed in (("chunks", chunks), ("triplets", triplets)):
+        put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
+    record(run, {"docs": "docs", "queries": "queries"}, settings_for(folder.parent))
+    return run
+
+
+def settings_for(root: Path) -> Settings:
+    """Settings whose cache lies below a folder."""
+    return Settings(cache=CacheSettings(root=str(root / "cache")))
+
+
+def model_in(root: Path) -> SentenceTransformersSettings:
+    """A BERT of 8 numbers with weights at random, made where it is not there yet."""
+    folder = root / "model"
+    return SentenceTransformersSettings(
+        model=str(folder if folder.exists() else tiny_bert(folder)), device="cpu", query_prompt="ask "
+    )
+
+
+def base_for(*runs: Run, root: Path) -> Base:
+    """The encoder to adapt, with the runs as sources."""
+    sources = tuple(Source(run, number, mined=False, text_characters=100) for number, run in enumerate(runs))
+    return Base(model_in(root), CacheSettings(root=str(root / "cache")), VectorSettings(device="cpu"), sources)

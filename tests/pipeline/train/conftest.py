@@ -1,0 +1,38 @@
+"""One adapted encoder for all tests here."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.adapt_encoder import steps
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.settings import Settings
+from helpers.adapted import base_for, build_to_adapt, settings_for
+
+QUICK = AdaptSettings(steps=100, batch=16, learning_rates=(1e-4, 3e-4), refresh_steps=50)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A build, the encoder, and where all stages are complete."""
+
+    root: Path
+    source: Run
+    base: Base
+    out: Run
+    settings: Settings
+
+
+@pytest.fixture(scope="session")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """Nobody writes to it."""
+    root = tmp_path_factory.mktemp("adapted")
+    source = build_to_adapt(root / "run")
+    base, settings = base_for(source, root=root), settings_for(root).model_copy(update={"adapt": QUICK})
+    out = Run(str(root / "out"))
+    for step in steps(base, settings):
+        out.execute(step.plan(out), step.work)
+    return Adapted(root, source, base, out, settings)

@@ -1,0 +1,108 @@
+"""What one takes home: a fresh process without Darklode loads it and gets the vectors that training saw."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Output, Run, Tables
+from darklode.pipeline.train.folder import ADAPTER, FOLDER, RECORD, recorded_difference, save
+from darklode.pipeline.train.heads import Floats, Head, as_rows
+from darklode.pipeline.train.stage import TRAIN
+from darklode.pipeline.train.verdict import VERDICT
+from darklode.schemas.tables import TABLES
+from helpers.adapted import model_in
+from helpers.runs import execute, read
+
+from .conftest import Adapted
+
+ALONE = """
+import sys
+import numpy as np
+from sentence_transformers import SentenceTransformer
+vectors = SentenceTransformer(sys.argv[1], device="cpu").encode(["how badu", "how befi"], show_progress_bar=False)
+assert not any(name.partition(".")[0] == "darklode" for name in sys.modules)
+np.save(sys.argv[2], vectors)
+"""
+
+
+def moved(layers: int) -> Head:
+    rows = np.random.default_rng(5)
+    weights = [
+        (rows.standard_normal((8, 8)).astype(np.float32) * 0.3, rows.standard_normal(8).astype(np.float32) * 0.1)
+        for _ in range(layers)
+    ]
+    return Head.of(weights)
+
+
+def decided(adapted: Adapted, folder: Path, head: Head | None) -> Run:
+    """The finished stages with another head in them, or with the base as what is shipped."""
+    run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
+    row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if head else "base", "share": 1.0}
+    trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0}
+    weights = as_rows(0, (head or Head(8, 1)).weights())
+
+    def tried(_tables: Tables, output: Output) -> None:
+        output.write("adaptation_trials", rows_of("adaptation_trials", trial))
+        output.write("adapter_weights", weights)
+
+    execute(run, TRAIN, tried)
+    execute(run, VERDICT, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
+    return run
+
+
+def rows_of(table: str, row: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([row], schema=TABLES[table].schema)
+
+
+def loaded_elsewhere(folder: Path, to: Path) -> Floats:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(folder), str(to)],
+        env=environment,
+        capture_output=True,
+        check=False,
+        cwd=to.parent,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return np.asarray(np.load(to), np.float32)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted, tmp_path: Path, layers: int) -> None:
+    head = moved(layers)
+    run = decided(adapted, tmp_path / "out", head)
+    save(run, adapted.base, model_in(adapted.root))
+    wanted = head.apply_to(adapted.base.queries(["how badu", "how befi"]))
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert recorded_difference(run) < 1e-6
+    assert run.store.size(ADAPTER)
+
+
+def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", None)
+    save(run, adapted.base, model_in(adapted.root))
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, adapted.base.queries(["how badu", "how befi"]), atol=1e-6)
+    assert run.store.size(ADAPTER) is None
+
+
+def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", moved(1))
+    save(run, adapted.base, model_in(adapted.root))
+    names = json.loads(run.store.read(RECORD) or b"")["files"]
+    before = {name: run.store.read(name) for name in names}
+    written = (tmp_path / "out" / RECORD).stat().st_mtime_ns
+    save(run, adapted.base, model_in(adapted.root))
+    assert (tmp_path / "out" / RECORD).stat().st_mtime_ns == written
+    run.store.delete(f"{FOLDER}/modules.json")
+    save(run, adapted.base, model_in(adapted.root))
+    assert {name: run.store.read(name) for name in names} == before

@@ -1,0 +1,74 @@
+"""The loop: which candidates count, when it stops, and that it gives the same bytes again."""
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.train.heads import Head
+from darklode.pipeline.train.loop import Course, Look, allow, collapses, spread, trained
+from darklode.pipeline.train.task import Labels, Task
+
+from .conftest import QUICK, Adapted
+
+
+def look(step: int, loss: float | None, validation: float) -> Look:
+    return Look(step, loss, validation, None, 0.0, 0.0, 0.5)
+
+
+def test_own_negatives_count_and_others_in_the_batch_but_no_known_positive() -> None:
+    query, candidates = np.array([0, 1]), np.array([10, 11, 20, -1, 30, 10])
+    known = Labels.of(np.array([0, 0, 1]), np.array([10, 11, 11]), 100)
+    assert allow(known, query, candidates, in_batch=True).tolist() == [
+        [True, False, True, False, True, False],
+        [True, True, True, False, True, True],
+    ]
+    assert allow(known, query, candidates, in_batch=False).tolist() == [
+        [True, False, True, False, False, False],
+        [False, True, False, False, True, True],
+    ]
+
+
+def test_falling_validation_at_falling_loss_is_a_collapse() -> None:
+    course = [look(0, None, 0.5), look(1, 3.0, 0.4), look(2, 2.0, 0.3), look(3, 1.0, 0.2)]
+    assert collapses(course)
+    assert not collapses(course[:3])
+    assert not collapses([*course[:3], look(3, 3.5, 0.2)])
+    assert not collapses([*course[:3], look(3, 1.0, 0.35)])
+
+
+def test_the_best_step_is_kept_when_a_trial_is_stopped() -> None:
+    course, head = Course(), Head(8, 1)
+    for number, value in enumerate([0.5, 0.6, 0.4, 0.3, 0.2]):
+        course.add(look(number, 5.0 - number, value), head)
+    assert (course.step, course.stopped) == (1, "validation fell 3 times in a row while the loss fell")
+
+
+def test_spread_is_none_where_all_vectors_are_one() -> None:
+    assert spread(np.tile(np.array([[0.6, 0.8]], np.float32), (4, 1))) == pytest.approx(0, abs=1e-6)
+    assert spread(np.eye(2, dtype=np.float32)) == pytest.approx(1)
+
+
+def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Adapted) -> None:
+    tables = adapted.out.tables()
+    frozen = adapted.base.open(tables)
+    before = frozen.take(np.arange(len(frozen))).tobytes()
+    task = Task.of(tables, frozen, same_document=False)
+    settings = QUICK.model_copy(update={"steps": 20})
+    weights = [trained(task, settings, 3e-3, seed, lambda *_: None).best for seed in (1, 1, 2)]
+    assert weights[0][0][0].tobytes() == weights[1][0][0].tobytes() != weights[2][0][0].tobytes()
+    assert adapted.base.open(tables).take(np.arange(len(frozen))).tobytes() == before, "documents are frozen"
+
+
+def test_negatives_are_replaced_on_the_way(adapted: Adapted) -> None:
+    task = Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+    course = trained(task, QUICK.model_copy(update={"steps": 150}), 3e-3, 1, lambda *_: None)
+    assert [one.step for one in course.looks] == [0, 50, 100, 150]
+    assert course.looks[0].replaced is None
+    assert any(one.replaced for one in course.looks[1:])
+
+
+def test_the_loss_falls_on_fixed_negatives(adapted: Adapted) -> None:
+    task = Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+    fixed = QUICK.model_copy(update={"steps": 150, "refresh_steps": 1000})
+    course = trained(task, fixed, 3e-3, 1, lambda *_: None)
+    losses = [one.loss for one in course.looks[1:] if one.loss is not None]
+    assert losses[-1] < losses[0]

@@ -1,0 +1,87 @@
+"""Which texts become negatives, of labels and scores that are written by hand."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.train.negatives import Negatives, mine
+from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.vectors import Floats, Ints
+from darklode.schemas.adaptation import AdaptSettings
+
+N = 8
+SCORES = np.array([0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
+"""Of the one query with the texts at positions 0 to 7."""
+
+
+@dataclass
+class Shelf:
+    """Texts in a plane, so that their products with (1, 0) are the scores."""
+
+    position_of: Ints
+    vectors: Floats
+
+    def search(self, _queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
+        rows = np.full((1, depth), -1, np.int64)
+        scores = np.full((1, depth), np.nan, np.float32)
+        rows[0, :N], scores[0, :N] = np.arange(N), SCORES
+        return rows, scores
+
+    def take(self, positions: Ints) -> Floats:
+        return self.vectors[positions]
+
+    def __len__(self) -> int:
+        return N
+
+
+def task(*, positive: int, known: list[int], refused: list[int], siblings: list[int] | None = None) -> Task:
+    vectors = np.column_stack([SCORES, np.sqrt(1 - SCORES**2)]).astype(np.float32)
+    asked = Questions(pa.array(["q"]), np.array([[1, 0]], np.float32), np.zeros(1, np.int32), pa.table({}))
+
+    def labels(positions: list[int]) -> Labels:
+        return Labels.of(np.zeros(len(positions), np.int64), np.array(positions, np.int64), N)
+
+    return Task(
+        Shelf(np.arange(N), vectors),  # type: ignore[arg-type]
+        asked,
+        asked,
+        np.array([0]),
+        np.array([positive]),
+        labels(known),
+        labels(refused),
+        None if siblings is None else labels(siblings),
+    )
+
+
+def mined(given: Task, negatives: int = 4) -> Negatives:
+    return mine(given, given.train.vectors, AdaptSettings(negatives=negatives, draw=1))
+
+
+def test_judged_ones_come_first_then_those_below_the_margin() -> None:
+    found = mined(task(positive=2, known=[2], refused=[1, 5]))
+    assert found.positions.tolist() == [[1, 5, 3, 4]]
+    assert found.judged.tolist() == [[True, True, False, False]]
+
+
+def test_an_unjudged_one_above_the_margin_is_none() -> None:
+    found = mined(task(positive=4, known=[4], refused=[]))
+    assert found.positions.tolist() == [[5, 6, 7, -1]]
+    assert found.short == 0.25
+
+
+def test_no_known_positive_is_a_negative_whether_learned_from_or_not() -> None:
+    found = mined(task(positive=0, known=[0, 1, 3], refused=[1]))
+    assert found.positions.tolist() == [[2, 4, 5, 6]]
+
+
+def test_siblings_are_none_unless_they_are_let() -> None:
+    assert mined(task(positive=0, known=[0], refused=[], siblings=[0, 2])).positions.tolist() == [[1, 3, 4, 5]]
+    assert mined(task(positive=0, known=[0], refused=[])).positions.tolist() == [[1, 2, 3, 4]]
+
+
+def test_what_a_mining_replaced_is_counted() -> None:
+    before = mined(task(positive=0, known=[0], refused=[]))
+    after = mined(task(positive=0, known=[0, 2], refused=[]))
+    assert after.replaced(before) == 0.25
+    assert before.replaced(before) == 0.0

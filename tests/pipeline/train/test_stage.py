@@ -1,0 +1,109 @@
+"""Trials as a stage: what a kill leaves, what stands, and which trial is chosen."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.flows.adapt_encoder import steps
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.heads import as_rows
+from darklode.pipeline.train.stage import TRAIN, chosen
+from darklode.schemas.tables import TABLES
+from helpers.adapted import base_for, build_to_adapt
+from helpers.runs import put, read
+
+from .conftest import QUICK, Adapted
+
+
+def files(run: Run) -> dict[str, bytes | None]:
+    return {name: run.store.read(name) for table in TRAIN.writes for name in run.store.sizes(f"tables/{table}")}
+
+
+def redo(adapted: Adapted, out: Run, stop_after: int | None = None) -> list[str]:
+    """Run the first three stages; returns what training told, which ends where it is stopped."""
+    told: list[str] = []
+
+    def report(_done: int, _total: int | None, note: str) -> None:
+        told.append(note)
+        if stop_after is not None and len(told) > stop_after:
+            raise KeyboardInterrupt
+
+    for step in steps(adapted.base, adapted.settings)[:3]:
+        if not (plan := step.plan(out)).stands:
+            out.execute(plan, step.work, report if step.stage is TRAIN else lambda *_: None)
+    return told
+
+
+def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted, tmp_path: Path) -> None:
+    out = Run(str(tmp_path / "out"))
+    looks = 1 + QUICK.steps // 50
+    with pytest.raises(KeyboardInterrupt):
+        redo(adapted, out, stop_after=looks)
+    assert out.manifest(TRAIN) is None
+    told = redo(adapted, out)
+    assert len(told) == looks, "the first trial is not repeated"
+    assert all(note.startswith("rate 0.0003: loss") for note in told)
+    assert files(out) == files(adapted.out)
+    assert redo(adapted, out) == [], "it stands"
+
+
+def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> None:
+    out = Run(str(tmp_path / "out"))
+    redo(adapted, out)
+    more = adapted.settings.model_copy(
+        update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
+    )
+    told: list[str] = []
+    step = steps(adapted.base, more)[2]
+    out.execute(step.plan(out), step.work, lambda _done, _total, note: told.append(note))
+    assert {note.partition(":")[0] for note in told} == {"rate 0.001"}
+
+
+def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
+    """The runs are gone, and so is the model: the cache has all that is needed."""
+    out = Run(str(tmp_path / "out"))
+    first, second, third = steps(adapted.base, adapted.settings)[:3]
+    for step in (first, second):
+        out.execute(step.plan(out), step.work)
+    assert "content" not in str(read(out, "adaptation_texts")[0].keys() - {"content_hash"})
+    (tmp_path / "run").mkdir()
+    nowhere = base_for(Run(str(tmp_path / "run")), root=adapted.root)
+    step = steps(nowhere, adapted.settings)[2]
+    out.execute(step.plan(out), step.work)
+    assert files(out) == files(adapted.out)
+    assert third.stage is TRAIN
+
+
+def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(tmp_path: Path) -> None:
+    run = Run(str(tmp_path / "run"))
+    rows = [
+        {"trial": trial, "setting": str(trial), "share": share, "step": 1, "validation": value}
+        for trial, share, value in ((0, 0.0, 0.5), (0, 1.0, 0.6), (1, 0.5, 0.6), (1, 1.0, 0.4))
+    ]
+    put(run, "adaptation_trials", pa.Table.from_pylist(rows, schema=TABLES["adaptation_trials"].schema))
+    weights = [[(np.full((4, 4), trial + 1, np.float32), np.zeros(4, np.float32))] for trial in range(2)]
+    put(run, "adapter_weights", pa.concat_tables([as_rows(trial, one) for trial, one in enumerate(weights)]))
+    best, layers = chosen(run.tables())
+    assert (best["trial"], best["share"]) == (1, 0.5)
+    assert (layers[0][0] == 1.0).all()
+
+
+def test_without_a_validation_query_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 4, "validation": 0, "test": 3})
+    out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
+    first, _, third = steps(base, adapted.settings)[:3]
+    out.execute(first.plan(out), first.work)
+    with pytest.raises(ArtifactError, match="no validation query has a positive"):
+        out.execute(third.plan(out), third.work)
+
+
+def test_the_log_tells_of_every_look(adapted: Adapted) -> None:
+    rows = read(adapted.out, "training_log")
+    assert [(row["trial"], row["step"]) for row in rows] == [(trial, step) for trial in (0, 1) for step in (0, 50, 100)]
+    assert rows[0]["loss"] is None
+    assert all(0 <= float(str(row["validation"])) <= 1 for row in rows)
+    assert json.dumps(rows)

@@ -1,0 +1,73 @@
+"""What is handed over: every way to the base, and the one to the adapted encoder."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.train.heads import Head, as_rows
+from darklode.pipeline.train.verdict import VERDICT, demand_lift, read_verdict, verdict
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put
+
+FOUND = {"difference": 0.04, "low": 0.02, "high": 0.06, "detectable": 0.03}
+
+
+def decided(
+    folder: Path, *, share: float = 1.0, validation: int = 100, own: int = 50, part: str = "own positive", **found: Any
+) -> Run:
+    run = Run(str(folder))
+    sides = [("validation", True)] * validation + [("test", False)] * own + [("test", True)] * 10
+    queries = [
+        {
+            "tenant": "t", "query_id": str(number), "index": 0, "text": "x", "group": str(number), "split": split,
+            "shares_positive": shares,
+        }
+        for number, (split, shares) in enumerate(sides)
+    ]  # fmt: skip
+    trials = [
+        {"trial": 0, "setting": "0.0001", "share": one, "step": 5, "validation": 0.5 + 0.1 * (one == share)}
+        for one in (0.0, 1.0)
+    ]
+    about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p": 0.5, "p_holm": 0.5}
+    counted = about | FOUND | {"part": "counted", "difference": 0.9, "queries": own + 10, "wins": 1, "losses": 1}
+    pairs = [counted, counted | {"part": part, "queries": own} | FOUND | found]
+    for name, rows in (("adaptation_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
+        put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    put(run, "adapter_weights", as_rows(0, Head(4, 1).weights()))
+    execute(run, VERDICT, verdict)
+    return run
+
+
+def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
+    run = decided(tmp_path)
+    row = read_verdict(run.tables())
+    assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
+    assert demand_lift(run).endswith(
+        "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
+        "training never saw."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"share": 0.0}, "no setting did better than the base on the validation queries"),
+        ({"validation": 99}, "only 99 validation queries have a positive, and what fewer than 100 choose is chance"),
+        ({"own": 0}, "every test query shares a positive with training"),
+        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.080; label about 150 more"),
+        ({"low": -0.001, "detectable": 0.03}, "undecided: .* whose interval holds 0"),
+        ({"difference": -0.01, "low": -0.05}, "no lift is seen"),
+        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it does harm"),
+        ({"low": None, "high": None, "detectable": None}, "of one cluster alone"),
+    ],
+)
+def test_the_base_is_shipped_and_the_reason_said(tmp_path: Path, given: dict[str, Any], reason: str) -> None:
+    run = decided(tmp_path, **given)
+    assert read_verdict(run.tables())["shipped"] == "base"
+    with pytest.raises(NoLift, match=reason) as error:
+        demand_lift(run)
+    assert error.value.code == 3
