@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import CommandLineError, SettingsError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 TOKEN_FILE = "review/token"  # noqa: S105 (a file's name)
@@ -31,7 +31,7 @@ class Place:
         names: under which browsers may reach it, besides loopback's and the address itself.
 
     Raises:
-        SettingsError: a name is none, or the host stands for all of the machine's addresses and no name is allowed.
+        CommandLineError: a name is none, or the host stands for all of the machine's addresses and no name is allowed.
     """
 
     host: str
@@ -41,9 +41,11 @@ class Place:
     def __post_init__(self) -> None:
         for name in self.names:
             if _address(name) is None and (not name or set("*/:@[] ") & set(name)):
-                raise SettingsError(f"--allow-host {name!r} must be a host's name or address, without port or pattern")
+                raise CommandLineError(
+                    f"--allow-host {name!r} must be a host's name or address, without port or pattern"
+                )
         if self._everywhere and not self.names:
-            raise SettingsError(
+            raise CommandLineError(
                 f"--host {self.host} needs --allow-host NAME: what browsers elsewhere call this machine"
             )
 

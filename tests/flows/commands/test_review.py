@@ -175,22 +175,22 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "reason", "code"),
     [
-        (("--export-sheet", "x.csv"), "add --reviewer NAME"),
-        (("--export-sheet", "x.csv", "--import-sheet", "x.csv", "--reviewer", "Ann"), "exported, or imported"),
-        (("--import-sheet", "x.csv", "--reviewer", " "), "--reviewer must be a name"),
-        (("--import-sheet", "gone.csv", "--reviewer", "Ann"), "gone.csv cannot be read"),
-        (("--host", "0.0.0.0"), "needs --allow-host NAME"),
-        (("--allow-host", "*"), "must be a host's name"),
-        (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7, port 0: "),
-        (("--set", "review.shown=1"), "there is no setting review.shown"),
+        (("--export-sheet", "x.csv"), "add --reviewer NAME", 2),
+        (("--export-sheet", "x.csv", "--import-sheet", "x.csv", "--reviewer", "Ann"), "exported, or imported", 2),
+        (("--import-sheet", "x.csv", "--reviewer", " "), "--reviewer must be a name", 2),
+        (("--import-sheet", "gone.csv", "--reviewer", "Ann"), "gone.csv cannot be read", 1),
+        (("--host", "0.0.0.0"), "needs --allow-host NAME", 2),
+        (("--allow-host", "*"), "must be a host's name", 2),
+        (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7, port 0: ", 1),
+        (("--set", "review.shown=1"), "there is no setting review.shown", 2),
     ],
 )
-def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], reason: str) -> None:
+def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], reason: str, code: int) -> None:
     review_run(run.store.url)
     refused = call("review", run.store.url, *options)
-    assert (refused.code, reason in refused.err) == (1, True), refused
+    assert (refused.code, reason in refused.err) == (code, True), refused
 
 
 def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: Path) -> None:
