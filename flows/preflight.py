@@ -6,7 +6,7 @@ the run's folder whether it takes a run. `darklode doctor` asks the same kinds.
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from darklode.flows.runs import noted, place_for, recorded
 from darklode.flows.server import check_configured
 from darklode.flows.spreading import check_runner
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, DarklodeError, MissingPart, NotReady
+from darklode.pipeline.base.artifacts.store import writing
+from darklode.pipeline.base.errors import DarklodeError, MissingPart, NotReady
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
@@ -226,10 +227,8 @@ def _cache(cache: CacheSettings) -> list[str]:
 def _writable(folder: Path) -> None:
     """See that files can be made below a folder that is there or will be made."""
     there = next(one for one in (folder, *folder.parents) if one.exists())
-    if not there.is_dir():
-        raise ArtifactError(f"{folder} cannot be made: {there} is a file; choose another folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ArtifactError(f"{there} cannot be written; choose another folder, or change its permissions")
+    with writing(there), tempfile.TemporaryFile(dir=there):
+        pass
 
 
 def _readable(path: str) -> list[str]:

@@ -346,7 +346,7 @@ def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_pat
     def runs() -> list[dict[str, Any]]:
         return list(site.ask("/flow_runs/filter", filters))
 
-    wait_for(over, "two nights")
+    wait_for(over, "two nights", 300)
     later, sooner = runs()
     assert [later["state"]["name"], sooner["state"]["name"]] == ["Completed", "Completed"]
     assert sooner["end_time"] <= later["start_time"]
