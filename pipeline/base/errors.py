@@ -1,18 +1,19 @@
 """Everything Darklode raises on purpose.
 
 DarklodeError
-├── SettingsError        an unknown key, a value out of bounds
-│   └── CommandLineError of an option, and not of a file
-├── InputError           a path, file or column that cannot be read at all
-│   └── TooManyRejects   so many bad rows that the mapping must be wrong
-├── ArtifactError        a run folder that is locked, incomplete, damaged or not a run
-│   └── NotWritable      a file that cannot be written, now or when it is tried again
-├── NotPublishable       a benchmark whose judge agrees too little with people
-├── NoLift               an adapted encoder that is not shown to be better than its base
-├── HeldBack             days of a search log that wait for somebody's decision
-├── MissingPart          a package, server or key that a setting asks for
-├── NotReady             several of these at once, found before the work begins
-└── ExportError          a run that the format cannot hold
+├── SettingsError         an unknown key, a value out of bounds
+│   └── CommandLineError  the same of an option, and not of a file
+├── InputError            a path, file or column that cannot be read at all
+│   └── TooManyRejects    so many bad rows that the mapping must be wrong
+├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
+│   └── NotWritable       a file that cannot be written, now or when it is tried again
+├── NotPublishable        a benchmark whose judge agrees too little with people
+├── NoLift                an adapted encoder that is not shown to be better than its base
+├── HeldBack              days of a search log that wait for somebody's decision
+├── MissingPart           a package, server or key that a setting asks for
+├── NotReady              several of these at once, found before the work begins
+└── ExportError           a run that the format cannot hold
+    └── UnknownFormat     a format that there is not
 
 Each message says what was wrong, where, and what to do next. A bad row is no error: it goes to `rejects`.
 """
