@@ -51,6 +51,9 @@ DEPLOYMENTS = {
 }
 
 
+OVER = {"COMPLETED", "FAILED", "CRASHED"}
+
+
 class Site:
     """A clone in which a worker runs what was deployed from it."""
 
@@ -107,9 +110,16 @@ class Site:
         return None
 
     def tasks(self, flow_run: Mapping[str, Any]) -> dict[str, str]:
-        """Name of the state of each task of a flow run."""
+        """Name of the state of each task of a flow run; the server learns of them a little later than of the run."""
         filters = {"flow_runs": {"id": {"any_": [flow_run["id"]]}}, "limit": 100}
-        return {task["name"]: task["state"]["name"] for task in self.ask("/task_runs/filter", filters)}
+        found: list[dict[str, Any]] = []
+
+        def told() -> bool:
+            found[:] = self.ask("/task_runs/filter", filters)
+            return all(task["state"] and task["state"]["type"] in OVER for task in found)
+
+        wait_for(told, "states of tasks")
+        return {task["name"]: task["state"]["name"] for task in found}
 
     def artifacts(self, flow_run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The artifacts of a flow run, by key."""
@@ -341,7 +351,7 @@ def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_pat
     filters = {"flow_runs": {"id": {"any_": ids}}, "sort": "END_TIME_DESC"}
 
     def over() -> bool:
-        return all(run["state"]["type"] in {"COMPLETED", "FAILED", "CRASHED"} for run in runs())
+        return all(run["state"]["type"] in OVER for run in runs())
 
     def runs() -> list[dict[str, Any]]:
         return list(site.ask("/flow_runs/filter", filters))
