@@ -3,13 +3,14 @@
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.likely import hint, likeliest, option
+from darklode.pipeline.ingest.likely import MOST_COLUMNS, hint, likeliest, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
@@ -128,7 +129,7 @@ class Columns:
         """Raise an InputError where a column that the settings name is not present."""
         if name in present:
             return
-        near = difflib.get_close_matches(name, list(present), n=1)
+        near = difflib.get_close_matches(name, list(islice(present, MOST_COLUMNS)), n=1)
         guess = near[0] if near else likeliest(role, self.usual[role], present)
         said = hint(option(self.section, role, guess), guess) if guess else "name one of them or none"
         raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {said}")
@@ -138,15 +139,15 @@ class Columns:
         return {role: values[name] for role, name in self._roles(values).items() if role != "text"}
 
     def _roles(self, present: Collection[str]) -> dict[str, str]:
-        firsts = ((role, self._first(role, present)) for role in self.usual)
+        found, folded = set(present), {name.casefold(): name for name in reversed(list(present))}
+        firsts = ((role, self._first(role, found, folded)) for role in self.usual)
         return {role: name for role, name in firsts if name is not None}
 
-    def _first(self, role: str, present: Collection[str]) -> str | None:
-        names = (self.named[role],) if role in self.named else self.usual[role]
-        folded = {} if role in self.named else {name.casefold(): name for name in reversed(list(present))}
-        return next((name for name in names if name in present), None) or next(
-            (folded[name] for name in names if name in folded), None
-        )
+    def _first(self, role: str, present: Collection[str], folded: Mapping[str, str]) -> str | None:
+        if role in self.named:
+            return self.named[role] if self.named[role] in present else None
+        exact = next((name for name in self.usual[role] if name in present), None)
+        return exact or next((folded[name] for name in self.usual[role] if name in folded), None)
 
 
 def document_columns(settings: DocumentColumns) -> Columns:

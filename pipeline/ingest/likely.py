@@ -4,6 +4,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 import yaml
 
@@ -22,6 +23,8 @@ IDS = {"id", "ids", "uuid", "key", "guid"}
 """What a column that is named so holds is no text."""
 
 NEAR = 0.75
+MOST_COLUMNS, LONGEST_NAME = 500, 64
+"""What has more columns, or longer names, is no table that somebody made by hand: only so much of it is looked at."""
 _CAMEL, _BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])"), re.compile(r"[\W_]+")
 
 
@@ -34,13 +37,16 @@ def likeliest(role: str, usual: Sequence[str], present: Collection[str]) -> str 
         present: the source's columns.
     """
     words = [*(word for name in usual for word in parts(name)), *WORDS.get(role, "").split()]
-    rated = [(_rating(role, name, words), -place, name) for place, name in enumerate(present)]
+    looked = islice(dict.fromkeys(present), MOST_COLUMNS)
+    rated = [(_rating(role, name, words), -place, name) for place, name in enumerate(looked)]
     best = max(rated, default=None)
     return best[2] if best and best[0] > 0 else None
 
 
 def _rating(role: str, name: str, words: Sequence[str]) -> float:
     """How well a name fits; a word counts more the earlier it stands in the list."""
+    if len(name) > LONGEST_NAME:
+        return 0.0
     own = parts(name)
     if role in {"text", "query"} and IDS & set(own):
         return 0.0
