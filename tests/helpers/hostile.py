@@ -187,7 +187,7 @@ def _worker(first: int, last: int) -> None:
             print(json.dumps({"number": number, "seconds": time.process_time() - began, "raised": raised}), flush=True)
 
 
-def failures(first: int, last: int) -> Iterator[str]:
+def failures(first: int, last: int, slow: float = SLOW_SECONDS) -> Iterator[str]:
     """What went wrong with which file; a process of its own reads them, and a new one goes on where it dies."""
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     while first < last:
@@ -198,7 +198,7 @@ def failures(first: int, last: int) -> Iterator[str]:
                 at = said.get("began", at)
                 if said.get("raised"):
                     yield f"{at} {hostile(at).name}: {said['raised']}"
-                elif said.get("seconds", 0) > SLOW_SECONDS:
+                elif said.get("seconds", 0) > slow:
                     yield f"{at} {hostile(at).name}: took {said['seconds']:.1f} s"
                 elif said.get("stuck"):
                     yield f"{at} {hostile(at).name}: no end after {STUCK_SECONDS:g} s"
