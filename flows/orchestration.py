@@ -35,6 +35,7 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import DarklodeError, HeldBack, NoLift, NotPublishable
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
+END_SECONDS = 5.0  # for a thread of Prefect's to end in; it takes milliseconds, unless a request of its own hangs
 
 P = ParamSpec("P")
 
@@ -179,8 +180,9 @@ def drained() -> Iterator[None]:
 
 
 def _end_threads() -> None:
-    for loop in (get_global_loop(), get_run_sync_loop()):
+    for loop in (get_run_sync_loop(), get_global_loop()):
         loop.shutdown()
+        loop.thread.join(END_SECONDS)
 
 
 build_benchmark = as_flow("build-benchmark", build.build_benchmark)

@@ -15,7 +15,10 @@ REGION = {"AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 
 @contextmanager
 def s3_server(*buckets: str) -> Iterator[dict[str, str]]:
-    """A server with these buckets, empty ones; yields the variables that lead a user's environment to it."""
+    """A server with these buckets, empty ones; yields the variables that lead a user's environment to it.
+
+    All servers of a process have the same buckets: each empties those that it was asked for when it ends.
+    """
     moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     moto.start()
     try:
@@ -24,6 +27,8 @@ def s3_server(*buckets: str) -> Iterator[dict[str, str]]:
         for name in buckets:
             make_bucket(environment, name)
         yield environment
+        for name in buckets:
+            filesystem(environment).delete_dir_contents(name)
     finally:
         moto.stop()
 
