@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,21 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
     if _stands(run.store, mark):
         return
     tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
-    layers = dense(chosen(tables)[1]) if read_verdict(tables)["shipped"] == "adapted" else []
+    shipped = chosen(tables)[1] if read_verdict(tables)["shipped"] == "adapted" else []
+    layers = dense(shipped) if shipped else []
     texts = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
     wanted = base.queries(texts)
-    if layers:
-        wanted = Head.of(chosen(tables)[1]).apply_to(wanted)
+    if shipped:
+        wanted = Head.of(shipped).apply_to(wanted)
     run.store.delete_folder(FOLDER)
     run.store.delete(ADAPTER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         _assembled(settings, layers).save_pretrained(scratch, create_model_card=False)
         off = _difference(scratch, texts, wanted)
-        sizes = {f"{FOLDER}/{name}": len(data) for name, data in _files(Path(scratch))}
+        sizes = dict[str, int]()
         for name, data in _files(Path(scratch)):
             run.store.write(f"{FOLDER}/{name}", data)
+            sizes[f"{FOLDER}/{name}"] = len(data)
     if layers:
         alone = _alone(layers, base)
         run.store.write(ADAPTER, alone)
@@ -133,9 +136,10 @@ def _difference(folder: str, texts: list[str], wanted: Floats) -> float:
     return off
 
 
-def _files(folder: Path) -> list[tuple[str, bytes]]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths]
+def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each, one in memory at a time."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"):
+        yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def _alone(layers: Layers, base: Base) -> bytes:

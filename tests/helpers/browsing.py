@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 
 from darklode.flows.web.browse import Browser, browse_app
-from darklode.flows.web.server import Place, listen, server
+from darklode.flows.web.server import Place, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
@@ -20,6 +19,7 @@ from darklode.pipeline.browse.lists import lists_of
 from darklode.pipeline.validate.review.journal import Answer, Journal
 from darklode.schemas.tables import REJECTS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run
+from helpers.pages import serving
 from helpers.review_run import TOKEN
 from helpers.runs import put
 from helpers.small_log import FIRST, Search, mine
@@ -79,13 +79,9 @@ class Browsed:
 def served(run: Run) -> Iterator[Browsed]:
     """The pages of a run, on a free port."""
     place = Place("127.0.0.1", 0, ())
-    with open_catalogue(run) as catalogue, listen(place) as bound:
-        app = browse_app(Browser(catalogue, Analyzer()), TOKEN, place.hosts)
-        running = server(app, lambda: None)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            yield Browsed(place.addresses(bound, TOKEN)[0], bound.getsockname()[1])
-        finally:
-            running.should_exit = True
-            thread.join()
+    with (
+        open_catalogue(run) as catalogue,
+        listen(place) as bound,
+        serving(browse_app(Browser(catalogue, Analyzer()), TOKEN, place.hosts), bound),
+    ):
+        yield Browsed(place.addresses(bound, TOKEN)[0], bound.getsockname()[1])

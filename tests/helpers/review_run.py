@@ -1,7 +1,6 @@
 """A small run with a sample to review, and its page on loopback."""
 
 import http.client
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import yaml
 from darklode.flows.config import load_settings
 from darklode.flows.validate_benchmark import steps
 from darklode.flows.web.review import Review, review_app
-from darklode.flows.web.server import Place, listen, server
+from darklode.flows.web.server import Place, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, Deck, open_deck
@@ -23,6 +22,7 @@ from darklode.pipeline.validate.review.scale import BINARY, Scale
 from darklode.pipeline.validate.review.turns import Turns
 from darklode.schemas.review_tables import REVIEW_SAMPLE
 from darklode.schemas.tables import TABLES
+from helpers.pages import serving
 from helpers.runs import put
 
 TENANT = "acme"
@@ -176,14 +176,8 @@ def served(run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: 
     place = place or Place("127.0.0.1", 0, ())
     with opened(run, show_judge=show_judge) as deck, listen(place) as bound:
         review = Review(deck, turns_of(run, deck), scale, Analyzer(), show_judge)
-        running = server(review_app(review, TOKEN, place.hosts), lambda: None)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
+        with serving(review_app(review, TOKEN, place.hosts), bound):
             yield Page(place.addresses(bound, TOKEN)[0], bound.getsockname()[1], run, deck)
-        finally:
-            running.should_exit = True
-            thread.join()
 
 
 def ask(page: Page, path: str, method: str = "GET", body: object = None, **headers: str) -> Reply:

@@ -5,20 +5,20 @@ from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from darklode.pipeline.base.artifacts import Run
 from helpers.browsing import ACME, Browsed, built, mined, served
 from helpers.contrast import CONTRAST
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, finished_run
+from helpers.pages import OPEN, WIDE, quiet
 from helpers.report_runs import HOSTILE, hostile_run, rewrite
 from helpers.review_run import TOKEN, ask, post
 from helpers.small_log import query_id
 
 Visit = Callable[..., Tab]
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 420, "height": 800}
-OPEN = "html[data-open]"
+NARROW = {"width": 420, "height": 800}
 DOC = CHUNK_IDS[0].split("#")[0]
 
 
@@ -36,27 +36,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens a page, which may say nothing to the console, and ask nothing of other hosts."""
-    contexts: list[BrowserContext] = []
-    noise: list[str] = []
-
-    def open_tab(page: Browsed, path: str = "", **options: object) -> Tab:
-        context = browser.new_context(**{"viewport": WIDE} | options)
-        contexts.append(context)
-        context.on("console", lambda message: noise.append(message.text))
-        context.on("dialog", lambda dialog: (noise.append(dialog.message), dialog.dismiss()))
-        own = urlsplit(page.url).netloc
-        context.on("request", lambda asked: noise.append(asked.url) if urlsplit(asked.url).netloc != own else None)
-        tab = context.new_page()
-        tab.goto(page.url + path)
-        if options.get("java_script_enabled", True):
-            tab.wait_for_selector(OPEN)
-        return tab
-
-    yield open_tab
-    for context in contexts:
-        context.close()
-    assert noise == []
+    with quiet(browser) as open_tab:
+        yield lambda page, path="", **options: open_tab(page.url + path, **options)
 
 
 def query(number: int = 0, **more: str) -> str:

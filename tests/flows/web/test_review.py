@@ -1,22 +1,22 @@
 """The page in a real browser: by keyboard alone, without JavaScript, and whatever the texts hold."""
 
 from collections.abc import Callable, Iterator
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import Journal
 from darklode.pipeline.validate.review.scale import Scale
 from helpers.contrast import CONTRAST
+from helpers.pages import OPEN, WIDE, quiet
 from helpers.review_run import PER_QUERY, Page, Values, review_run, served
 
 Visit = Callable[..., Tab]
 
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 640}
-OPEN = "html[data-open]"
+NARROW = {"width": 360, "height": 640}
 
 
 @pytest.fixture
@@ -27,29 +27,13 @@ def page(run: Run) -> Iterator[Page]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens a page as a user of its own. The page may say nothing to the console, and ask nothing of other hosts."""
-    contexts: list[BrowserContext] = []
-    noise: list[str] = []
+    with quiet(browser) as open_tab:
 
-    def open_tab(page: Page, reviewer: str | None = "Ann", **options: object) -> Tab:
-        context = browser.new_context(**{"viewport": WIDE} | options)
-        contexts.append(context)
-        own = urlsplit(page.url).netloc
-        context.on("console", lambda message: noise.append(message.text))
-        context.on("dialog", lambda dialog: (noise.append(dialog.message), dialog.dismiss()))
-        context.on("weberror", lambda error: noise.append(str(error.error)))
-        context.on("request", lambda asked: noise.append(asked.url) if urlsplit(asked.url).netloc != own else None)
-        context.on("requestfailed", lambda asked: noise.append(f"{asked.url}: {asked.failure}"))
-        tab = context.new_page()
-        tab.goto(page.url + (f"pair?{urlencode({'reviewer': reviewer})}" if reviewer else ""))
-        if options.get("java_script_enabled", True):
-            tab.wait_for_selector(OPEN)
-        return tab
+        def open_pair(page: Page, reviewer: str | None = "Ann", **options: object) -> Tab:
+            path = f"pair?{urlencode({'reviewer': reviewer})}" if reviewer else ""
+            return open_tab(page.url + path, **options)
 
-    yield open_tab
-    for context in contexts:
-        context.close()
-    assert noise == []
+        yield open_pair
 
 
 def press(tab: Tab, key: str) -> None:
