@@ -35,6 +35,7 @@ def assert_undisturbed(ours: Path, theirs: Path) -> None:
     assert not [path for path in (ours / "progress").rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_a_build_is_killed_at_every_write(tmp_path: Path) -> None:
     assignments = ("audit.bootstrap=50",)
     settings = load_settings(assignments=assignments)
@@ -48,6 +49,7 @@ def test_a_build_is_killed_at_every_write(tmp_path: Path) -> None:
     assert_undisturbed(killed, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_first_night_and_a_later_one_are_killed_at_every_write(tmp_path: Path) -> None:
     settings = load_settings()
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
