@@ -92,6 +92,16 @@ def test_a_deleted_part_is_rebuilt_and_what_is_stale_is_deleted(s3: str) -> None
     assert run.plan(other, {}).stands
 
 
+def test_a_part_that_was_cut_off_is_made_again(s3: str) -> None:
+    build(s3)
+    run = Run(s3)
+    before, cut = state(run), run.parts()["qrels"][3].file
+    run.store.write(cut, (run.store.read(cut) or b"")[:-1])
+    assert run.plan(STAGE, {}).reason == f"{cut} is missing or damaged"
+    assert build(s3) == ["u1"]
+    assert state(run) == before
+
+
 def test_changed_units_are_redone_alone(s3: str) -> None:
     build(s3)
     assert build(s3, UNITS | {"u2": "changed"}) == ["u2"]
