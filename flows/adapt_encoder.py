@@ -23,6 +23,7 @@ from darklode.pipeline.train.stage import TRAIN, train
 from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, tested
 from darklode.pipeline.train.vectors import Base
 from darklode.pipeline.train.verdict import VERDICT, demand_lift, verdict
+from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
 
 
@@ -81,7 +82,7 @@ def steps(base: Base, settings: Settings) -> list[Step]:
         ),
         Step(HEADROOM_STAGE, call(headroom, base)),
         Step(TRAIN, call(train, given.but("tenant", "sources", "min_probability"), base, seed=seed)),
-        Step(TESTED, call(tested, base)),
+        Step(TESTED, call(tested, given.only(*METHOD), base)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
@@ -129,7 +130,7 @@ def _hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> Non
     from darklode.pipeline.train.folder import save
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    save(run, base, base.encoder)
+    save(run, base, base.encoder, settings.adapt)
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)

@@ -8,6 +8,9 @@ from darklode.schemas.section import Bound, Section, Share
 
 Method = Literal["linear", "ffn", "closed_form"]
 
+METHOD = ("method",)
+"""The settings that say what trained weights are; the others say how they came to be."""
+
 Rate = Annotated[float, Field(gt=0)]
 
 

@@ -99,7 +99,7 @@ TRAINING_LOG = Table(
             ),
             field("judged", pa.float64(), "share of the negatives that are labelled as not relevant"),
             field("short", pa.float64(), "share of the negatives that were wanted and not found"),
-            field("spread", pa.float64(), "1 − mean cosine of two training queries' vectors; 0: all are one"),
+            field("spread", pa.float64(), "1 − mean cosine of two validation queries' vectors; 0: all are one"),
         ]
     ),
 )
@@ -122,15 +122,15 @@ ADAPTATION_TRIALS = Table(
 
 ADAPTER_WEIGHTS = Table(
     "adapter_weights",
-    ("trial", "layer", "row"),
-    "each trial's head, as what it adds to the query vector: all 0 in its last layer is the base",
+    ("trial", "tensor", "row"),
+    "what each trial trained: of a head what it adds to the query vector (all 0 in its last layer is the base), of an "
+    "encoder its own tensors",
     pa.schema(
         [
             TRIAL,
-            field("layer", pa.int32(), "from 0"),
-            field("row", pa.int32(), "output number, from 0"),
-            field("bias", pa.float32(), "its bias"),
-            field("weights", pa.list_(pa.float32()), "its weights"),
+            field("tensor", pa.string(), "its name, such as `0.weight` and `0.bias` of a head's first layer"),
+            field("row", pa.int32(), "from 0; a tensor of a single dimension is one row"),
+            field("weights", pa.list_(pa.float32()), "its numbers"),
         ]
     ),
 )

@@ -14,7 +14,6 @@ from darklode.pipeline.base.models.local import locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.folder import FOLDER, recorded_difference
 from darklode.pipeline.train.headroom import HEADROOM_STAGE
-from darklode.pipeline.train.heads import trainable
 from darklode.pipeline.train.tested import TESTED
 from darklode.pipeline.train.verdict import read_verdict
 from darklode.schemas.settings import Settings
@@ -51,6 +50,10 @@ LEARNED = """
     FROM adaptation_queries GROUP BY split ORDER BY split
 """
 TRIALS = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
+TRAINED = """
+    SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
+    WHERE trial = (SELECT min(trial) FROM adapter_weights)
+"""
 COURSE = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
     FROM training_log l JOIN (SELECT DISTINCT trial, setting FROM adaptation_trials) USING (trial)
@@ -68,11 +71,11 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
         sources: the runs that it learned from, as they were named.
     """
     tables = run.tables()
-    row, method, dimensions = read_verdict(tables), settings.adapt.method, _dimensions(tables)
+    row, method = read_verdict(tables), settings.adapt.method
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
-        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {trainable(method, dimensions):,} numbers, chosen on "
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_trained(tables):,} numbers, chosen on "
         f"{row['validation_queries']:,} validation queries: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were asked {_asked(run)}.",
         f"Learned from: {', '.join(f'`{cell(one)}`' for one in sources)}.",
@@ -103,8 +106,9 @@ def _setting(method: str) -> str:
     return "ridge" if method == "closed_form" else "learning rate"
 
 
-def _dimensions(tables: Tables) -> int:
-    return len(tables.read("adapter_weights", ["weights"])["weights"][0])
+def _trained(tables: Tables) -> int:
+    """How many numbers a trial trains: each trial as many."""
+    return int(tables.sql(TRAINED)["numbers"][0].as_py())
 
 
 def _asked(run: Run) -> str:

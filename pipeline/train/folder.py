@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from darklode.pipeline.base.artifacts import Run, Store, key_of
+from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.heads import Head, Layers, dense
+from darklode.pipeline.train.heads import Layers
+from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.stage import TRAIN, chosen
+from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.vectors import Base, Floats
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
+from darklode.schemas.adaptation import AdaptSettings
 
-FOLDER, ADAPTER = "query_encoder", "adapter.safetensors"
+FOLDER, ADAPTER = "query_encoder", "adapter"
 RECORD = f"{FOLDER}/darklode.json"
 
 PROBES = 32
@@ -28,13 +33,14 @@ CLOSE = 1e-3
 """The largest difference of a number that float32 sums in another order may make, and half precision's rounding."""
 
 
-def save(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
     """Write the folder unless it stands; its record comes last, so that a killed save is begun anew.
 
     Args:
         run: where the stages are complete.
         base: the encoder that was adapted.
         settings: of that encoder.
+        adapt: the method.
 
     Raises:
         DarklodeError: the saved folder does not give the vectors that training saw.
@@ -43,27 +49,31 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
     if _stands(run.store, mark):
         return
     tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
-    shipped = chosen(tables)[1] if read_verdict(tables)["shipped"] == "adapted" else []
-    layers = dense(shipped) if shipped else []
-    texts = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
-    wanted = base.queries(texts)
-    if shipped:
-        wanted = Head.of(shipped).apply_to(wanted)
+    asked, loaded = Questions.asked(_probes(tables), base), load_model(settings, "cpu")
+    wanted, layers, alone = asked.vectors, Layers(), dict[str, bytes]()
+    if read_verdict(tables)["shipped"] == "adapted":
+        method, (best, weights) = method_of(adapt, base), chosen(tables)
+        wanted, alone = method.vectors(weights, best["share"], asked), method.alone(weights, best["share"])
+        layers = method.put_into(loaded, weights, best["share"])
     run.store.delete_folder(FOLDER)
-    run.store.delete(ADAPTER)
+    run.store.delete_folder(ADAPTER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
-        _assembled(settings, layers).save_pretrained(scratch, create_model_card=False)
-        off = _difference(scratch, texts, wanted)
-        sizes = dict[str, int]()
-        for name, data in _files(Path(scratch)):
-            run.store.write(f"{FOLDER}/{name}", data)
-            sizes[f"{FOLDER}/{name}"] = len(data)
-    if layers:
-        alone = _alone(layers, base)
-        run.store.write(ADAPTER, alone)
-        sizes[ADAPTER] = len(alone)
+        _assembled(loaded, settings, layers).save_pretrained(scratch, create_model_card=False)
+        off = _difference(scratch, list(asked.texts), wanted)
+        files = {f"{ADAPTER}/{name}": data for name, data in alone.items()}
+        sizes = {name: _written(run.store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
     record = {"mark": mark, "difference": off, "files": sizes}
     run.store.write(RECORD, json.dumps(record, indent=1).encode())
+
+
+def _probes(tables: Tables) -> list[str]:
+    texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
+    return texts
+
+
+def _written(store: Store, name: str, data: bytes) -> int:
+    store.write(name, data)
+    return len(data)
 
 
 def recorded_difference(run: Run) -> float:
@@ -81,13 +91,10 @@ def _stands(store: Store, mark: str) -> bool:
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def _assembled(settings: SentenceTransformersSettings, layers: Layers) -> Any:
-    """The base with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
+def _assembled(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+    """The model with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
     from sentence_transformers import SentenceTransformer
 
-    from darklode.pipeline.base.models.loading import load_model
-
-    loaded = load_model(settings, "cpu")
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
     cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
     normalize = _modules().Normalize
@@ -139,14 +146,4 @@ def _difference(folder: str, texts: list[str], wanted: Floats) -> float:
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each, one in memory at a time."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"):
-        yield path.relative_to(folder).as_posix(), path.read_bytes()
-
-
-def _alone(layers: Layers, base: Base) -> bytes:
-    from safetensors.numpy import save as packed
-
-    tensors: dict[str, Floats] = {}
-    for number, (weight, bias) in enumerate(layers):
-        tensors |= {f"{number}.weight": np.ascontiguousarray(weight), f"{number}.bias": bias}
-    about = {"base": base.identity["encoder"], "between": "GELU", "input": "unit vector", "output": "to be normalised"}
-    return packed(tensors, metadata={"darklode": json.dumps(about)})  # several keys would come in any order
+        yield f"{FOLDER}/{path.relative_to(folder).as_posix()}", path.read_bytes()

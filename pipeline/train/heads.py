@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.pipeline.train.weights import Floats, Weights
 
-Floats = NDArray[np.float32]
+if TYPE_CHECKING:
+    from darklode.pipeline.train.task import Questions
+
 Layers = list[tuple[Floats, Floats]]
 """Weights, shape (out, in), and biases, shape (out,), of each layer."""
 
@@ -55,6 +54,14 @@ class Head(nn.Module):
             found = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
         found[~vectors.any(axis=1)] = 0
         return np.asarray(found, np.float32)
+
+    def vectors(self, asked: Questions) -> Floats:
+        """Adapted vectors of queries."""
+        return self.apply_to(asked.vectors)
+
+    def state(self) -> Weights:
+        """Copies of its weights, by name."""
+        return named(self.weights())
 
     def weights(self, share: float = 1.0) -> Layers:
         """Copies of its weights, a share of the way from the base's to its own: the last layer's times the share."""
@@ -99,34 +106,12 @@ def dense(layers: Layers) -> Layers:
     return [*found, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
 
 
-def as_rows(trial: int, layers: Layers) -> pa.Table:
-    """Weights as rows of `adapter_weights`."""
-    found = [_rows(trial, number, *layer) for number, layer in enumerate(layers)]
-    return pa.concat_tables(found)
+def named(layers: Layers) -> dict[str, Floats]:
+    """A head's tensors by name: `0.weight` and `0.bias` of the first layer, and so on."""
+    parts = ("weight", "bias")
+    return {f"{n}.{part}": value for n, layer in enumerate(layers) for part, value in zip(parts, layer, strict=True)}
 
 
-def _rows(trial: int, number: int, weight: Floats, bias: Floats) -> pa.Table:
-    n = len(bias)
-    offsets = pa.array(np.arange(0, weight.size + 1, weight.shape[1], dtype=np.int32))
-    return ADAPTER_WEIGHTS.rows(
-        {
-            "trial": pa.array(np.full(n, trial, np.int32)),
-            "layer": pa.array(np.full(n, number, np.int32)),
-            "row": pa.array(np.arange(n, dtype=np.int32)),
-            "bias": pa.array(bias.astype(np.float32)),
-            "weights": pa.ListArray.from_arrays(offsets, pa.array(weight.astype(np.float32).reshape(-1))),
-        }
-    )
-
-
-def from_rows(rows: pa.Table) -> Layers:
-    """What `as_rows` wrote of one trial."""
-    ordered = rows.sort_by([("layer", "ascending"), ("row", "ascending")]).combine_chunks()
-    layer = ordered["layer"].to_numpy()
-    cuts: Sequence[int] = [0, *(np.flatnonzero(np.diff(layer)) + 1).tolist(), len(layer)]
-    found = []
-    for first, last in pairwise(cuts):
-        part = ordered.slice(first, last - first)
-        weight = part["weights"].combine_chunks().flatten().to_numpy().reshape(last - first, -1)
-        found.append((weight.astype(np.float32), part["bias"].to_numpy().astype(np.float32)))
-    return found
+def layers_of(weights: Weights) -> Layers:
+    """The layers that `named` gave names to."""
+    return [(weights[f"{n}.weight"], weights[f"{n}.bias"].reshape(-1)) for n in range(len(weights) // 2)]

@@ -1,6 +1,6 @@
-"""The training loop of heads: query vectors in, one set of weights out, the best on validation.
+"""How a trial goes: what happens around its steps, and the loop of heads, the best weights on validation kept.
 
-Not sentence-transformers' trainer: what it does around a head's step costs more than the step does
+Heads are not trained by sentence-transformers' trainer: what it does around a head's step costs more than the step does
 (benchmarks/head_trainer.py).
 """
 
@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from darklode.pipeline.train.heads import LAYERS, Head, Layers
+from darklode.pipeline.train.heads import LAYERS, Head
 from darklode.pipeline.train.loss import away, info_nce
 from darklode.pipeline.train.negatives import Negatives, mine
-from darklode.pipeline.train.task import Labels, Task
+from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.pipeline.train.vectors import Floats, Ints
+from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 LOOK = 50
@@ -58,14 +60,14 @@ class Course:
     """
 
     looks: list[Look] = field(default_factory=list)
-    best: Layers = field(default_factory=list)
+    best: Weights = field(default_factory=dict)
     step: int = 0
     stopped: str | None = None
 
-    def add(self, look: Look, head: Head) -> None:
+    def add(self, look: Look, pupil: Pupil) -> None:
         """Keep a look, and the weights where it is the best so far."""
         if not self.looks or look.validation > max(one.validation for one in self.looks):
-            self.best, self.step = head.weights(), look.step
+            self.best, self.step = pupil.state(), look.step
         self.looks.append(look)
         if collapses(self.looks):
             self.stopped = f"validation fell {FALLS} times in a row while the loss fell"
@@ -96,6 +98,85 @@ def steady(seed: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+class Pupil(Protocol):
+    """What learns: a head on the base's vectors, or the encoder itself."""
+
+    def vectors(self, asked: Questions) -> Floats:
+        """Unit vectors of queries as it encodes them now, shape (n_queries, dimensions)."""
+
+    def state(self) -> Weights:
+        """Copies of what it trains, by name."""
+
+
+class Lesson:
+    """What a trial does around its steps, whoever takes them: mines, looks, draws batches and weighs answers.
+
+    Args:
+        task: queries, positives and labels.
+        settings: the loss, negatives and steps.
+        seed: of all draws.
+        pupil: whose vectors negatives are mined with, and whose best weights are kept.
+        tell: hears of each look: steps done, and what was seen.
+    """
+
+    def __init__(self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell) -> None:
+        self.course, self.losses = Course(), list[float]()
+        self._task, self._settings, self._pupil, self._tell = task, settings, pupil, tell
+        self._draws = np.random.default_rng([seed, 1])
+        self._negatives: Negatives | None = None
+        self._replaced: float | None = None
+
+    def goes_on(self, step: int) -> bool:
+        """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
+        if step % self._settings.refresh_steps == 0:
+            found = mine(self._task, self._pupil.vectors(self._task.train), self._settings)
+            self._replaced = found.replaced(self._negatives) if self._negatives else None
+            self._negatives = found
+        last = step == self._settings.steps
+        if step % LOOK == 0 or last:
+            look = self._look(step)
+            self.course.add(look, self._pupil)
+            self._tell(step, f"loss {look.loss or 0:.3f}, validation {look.validation:.4f}, spread {look.spread:.3f}")
+            self.losses = []
+        return not last and self.course.stopped is None
+
+    def _look(self, step: int) -> Look:
+        assert self._negatives is not None
+        vectors = self._pupil.vectors(self._task.validation)
+        return Look(
+            step,
+            float(np.mean(self.losses)) if self.losses else None,
+            self._task.validation.reached(self._task.frozen, vectors),
+            self._replaced,
+            self._negatives.judged_share,
+            self._negatives.short,
+            spread(vectors),
+        )
+
+    def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
+        """The loss of adapted query vectors, among the candidates of a whole batch.
+
+        Args:
+            adapted: unit vectors, shape (n_queries, dimensions).
+            pairs: of the batch.
+            first: place in the batch of the first adapted vector; another process may hold the others.
+        """
+        assert self._negatives is not None
+        task, settings = self._task, self._settings
+        query, right = task.pair_query[pairs], task.pair_position[pairs]
+        places = np.tile(np.arange(settings.negatives), (len(pairs), 1))
+        places = self._draws.permuted(places, axis=1)[:, : settings.draw]
+        wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
+        candidates = np.concatenate([right, wrong.reshape(-1)])
+        rows = slice(first, first + len(adapted))
+        allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)[rows]
+        base = torch.from_numpy(task.train.vectors[query[rows]]).to(adapted.device)
+        vectors = torch.from_numpy(task.frozen.take(np.maximum(candidates, 0))).to(adapted.device)
+        target = torch.arange(rows.start, rows.stop, device=adapted.device)
+        found = info_nce(adapted, vectors, target, torch.from_numpy(allowed).to(adapted.device), settings.temperature)
+        return found + settings.anchor * away(adapted, base)
+
+
 def trained(task: Task, settings: AdaptSettings, rate: float, seed: int, tell: Tell) -> Course:
     """Train one head; a step reads query vectors and those of its candidates, and no text.
 
@@ -107,44 +188,22 @@ def trained(task: Task, settings: AdaptSettings, rate: float, seed: int, tell: T
         tell: hears of each look: steps done, and what was seen.
     """
     with steady(seed):
-        head, course = Head(task.frozen.dimensions, LAYERS[settings.method]), Course()
+        head, batches = Head(task.frozen.dimensions, LAYERS[settings.method]), Batches(task, settings, seed)
+        lesson = Lesson(task, settings, seed, head, tell)
         optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.0)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-        batches, negatives, replaced, losses = _Batches(task, settings, seed), None, None, list[float]()
-        for step in range(settings.steps + 1):
-            if step % settings.refresh_steps == 0:
-                found = mine(task, head.apply_to(task.train.vectors), settings)
-                replaced = found.replaced(negatives) if negatives else None
-                negatives = found
-            assert negatives is not None
-            if step % LOOK == 0 or step == settings.steps:
-                look = _look(task, head, step, losses, (replaced, negatives))
-                course.add(look, head)
-                tell(step, f"loss {look.loss or 0:.3f}, validation {look.validation:.4f}, spread {look.spread:.3f}")
-                losses = []
-                if course.stopped or step == settings.steps:
-                    break
-            loss = _loss(task, head, batches.next(), negatives, settings, batches.draws)
+        step = 0
+        while lesson.goes_on(step):
+            pairs = batches.next()
+            loss = lesson.loss(head(torch.from_numpy(task.train.vectors[task.pair_query[pairs]])), pairs)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(head.parameters(), LONGEST)
             optimiser.step()
             schedule.step()
-            losses.append(float(loss.detach()))
-    return course
-
-
-def _look(task: Task, head: Head, step: int, losses: list[float], mined: tuple[float | None, Negatives]) -> Look:
-    replaced, negatives = mined
-    return Look(
-        step,
-        float(np.mean(losses)) if losses else None,
-        task.validation.reached(task.frozen, head.apply_to(task.validation.vectors)),
-        replaced,
-        negatives.judged_share,
-        negatives.short,
-        spread(head.apply_to(task.train.vectors)),
-    )
+            lesson.losses.append(float(loss.detach()))
+            step += 1
+    return lesson.course
 
 
 def spread(vectors: Floats) -> float:
@@ -156,11 +215,11 @@ def spread(vectors: Floats) -> float:
     return float(1 - (whole @ whole - n) / (n * (n - 1)))
 
 
-class _Batches:
+class Batches:
     """Whose turn it is: all queries, or all pairs, in a new order in each round."""
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int) -> None:
-        self.draws = np.random.default_rng(seed)
+        self._draws = np.random.default_rng([seed, 0])
         self._batch, self._waiting = settings.batch, np.empty(0, np.int64)
         queries, self._starts, self._counts = np.unique(task.pair_query, return_index=True, return_counts=True)
         self._turns = len(queries) if settings.pairs == "one" else len(task.pair_query)
@@ -169,26 +228,11 @@ class _Batches:
     def next(self) -> Ints:
         """Pairs of the next batch."""
         while len(self._waiting) < min(self._batch, self._turns):
-            self._waiting = np.concatenate([self._waiting, self.draws.permutation(self._turns)])
+            self._waiting = np.concatenate([self._waiting, self._draws.permutation(self._turns)])
         turns, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
         if not self._one:
             return turns
-        return self._starts[turns] + self.draws.integers(0, self._counts[turns])
-
-
-def _loss(
-    task: Task, head: Head, pairs: Ints, negatives: Negatives, settings: AdaptSettings, draws: np.random.Generator
-) -> torch.Tensor:
-    query, right = task.pair_query[pairs], task.pair_position[pairs]
-    places = draws.permuted(np.tile(np.arange(settings.negatives), (len(pairs), 1)), axis=1)[:, : settings.draw]
-    wrong = np.take_along_axis(negatives.positions[pairs], places, axis=1)
-    candidates = np.concatenate([right, wrong.reshape(-1)])
-    base = torch.from_numpy(task.train.vectors[query])
-    vectors = torch.from_numpy(task.frozen.take(np.maximum(candidates, 0)))
-    allowed = torch.from_numpy(allow(task.known, query, candidates, in_batch=settings.in_batch))
-    adapted = head(base)
-    loss = info_nce(adapted, vectors, torch.arange(len(pairs)), allowed, settings.temperature)
-    return loss + settings.anchor * away(adapted, base)
+        return self._starts[turns] + self._draws.integers(0, self._counts[turns])
 
 
 def allow(

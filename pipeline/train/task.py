@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.train.vectors import Floats, Frozen, Ints
+from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
 
 MEASURE = "nDCG@10"
 DEPTH = 10
@@ -52,12 +53,14 @@ class Questions:
         vectors: the base's, shape (n_queries, dimensions).
         index: number of each one's run.
         labels: query_id, text_id and relevance of those whose text is searched.
+        texts: their words, which heads have no use for.
     """
 
     ids: pa.Array
     vectors: Floats
     index: NDArray[np.int32]
     labels: pa.Table
+    texts: Sequence[str] = ()
 
     @classmethod
     def of(cls, tables: Tables, frozen: Frozen, split: str) -> Questions:
@@ -69,8 +72,16 @@ class Questions:
             pc.is_in(labels["query_id"], rows["query_id"].combine_chunks()),
             pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
         )
-        vectors = frozen.encode(rows["text"].to_pylist())
-        return cls(rows["query_id"].combine_chunks(), vectors, rows["index"].to_numpy(), labels.filter(mine))
+        texts = rows["text"].to_pylist()
+        ids, index = rows["query_id"].combine_chunks(), rows["index"].to_numpy()
+        return cls(ids, frozen.encode(texts), index, labels.filter(mine), texts)
+
+    @classmethod
+    def asked(cls, texts: list[str], base: Base) -> Questions:
+        """Queries that are encoded and nothing else."""
+        none = pa.table({"query_id": pa.array([], pa.string())})
+        ids, index = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
+        return cls(ids, base.queries(texts), index, none, texts)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -32,19 +33,19 @@ LABELS = """
 """
 
 
-def tested(tables: Tables, output: Output, base: Base) -> None:
+def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) -> None:
     """Ask the test queries, and count that they were asked: what is chosen after that is chosen on them.
 
     Args:
         tables: those of `adaptation_pairs` and of the trials.
         output: takes `test_queries`, `test_labels` and `test_rankings`; its fact `asked` counts how often.
+        settings: the method.
         base: the encoder that is adapted.
 
     Raises:
         ArtifactError: there are none.
     """
-    from darklode.pipeline.train.heads import Head
-    from darklode.pipeline.train.loop import steady
+    from darklode.pipeline.train.methods import method_of
     from darklode.pipeline.train.stage import chosen
     from darklode.pipeline.train.task import Questions
 
@@ -57,9 +58,9 @@ def tested(tables: Tables, output: Output, base: Base) -> None:
         )
     for table, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
         output.write(table, tables.sql(query).cast(TABLES[table].schema))
-    with steady(0):
-        head = Head.of(chosen(tables)[1])
-        vectors = {"base": asked.vectors, "adapted": head.apply_to(asked.vectors)}
+    best, weights = chosen(tables)
+    adapted = method_of(settings, base).vectors(weights, best["share"], asked)
+    vectors = {"base": asked.vectors, "adapted": adapted}
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for system in SYSTEMS:
         lists = asked.ranking(frozen, vectors[system], DEPTH)

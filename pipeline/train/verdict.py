@@ -51,17 +51,17 @@ def verdict(tables: Tables, output: Output) -> None:
         tables: holds `adaptation_queries`, the trials and `evaluation_pairs`.
         output: takes `adapter_verdict`.
     """
-    from darklode.pipeline.train.stage import chosen
+    from darklode.pipeline.train.stage import best
 
-    best, _ = chosen(tables)
+    chosen = best(tables)
     facts: Row = tables.sql(FACTS).to_pylist()[0]
     found: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
-    why = _refused(best, facts) or _undecided(found, facts)
+    why = _refused(chosen, facts) or _undecided(found, facts)
     shipped = "base" if why else "adapted"
     reason = why or (
         f"nDCG@10 {_between(found)} on {found['queries']} test queries whose clusters and positives training never saw"
     )
-    about = {"setting": best["setting"], "share": best["share"], "shipped": shipped, "reason": reason}
+    about = {"setting": chosen["setting"], "share": chosen["share"], "shipped": shipped, "reason": reason}
     empty = dict.fromkeys(("part", "difference", "low", "high", "detectable"))
     row = facts | empty | found | about
     output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))

@@ -15,7 +15,7 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
     run = Run(str(shutil.copytree(Path(adapted.out.store.url), tmp_path / "out")))
     encoder = model_in(adapted.root)
     (adapted.root / "model" / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A model\n")
-    save(run, adapted.base, encoder)
+    save(run, adapted.base, encoder, adapted.settings.adapt)
     page = card(run, adapted.settings, encoder, ["runs/<first>"]).decode()
     assert page.startswith("---\nlibrary_name: sentence-transformers\nlicense: apache-2.0\n---\n")
     assert "**base**: " in page

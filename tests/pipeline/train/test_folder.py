@@ -14,14 +14,15 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.train.folder import ADAPTER, FOLDER, RECORD, recorded_difference, save
-from darklode.pipeline.train.heads import Floats, Head, as_rows
+from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.verdict import VERDICT
+from darklode.pipeline.train.weights import as_rows
 from darklode.schemas.tables import TABLES
 from helpers.adapted import model_in
 from helpers.runs import execute, read
 
-from .conftest import Adapted
+from .conftest import QUICK, Adapted
 
 ALONE = """
 import sys
@@ -47,7 +48,7 @@ def decided(adapted: Adapted, folder: Path, head: Head | None) -> Run:
     run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
     row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if head else "base", "share": 1.0}
     trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0}
-    weights = as_rows(0, (head or Head(8, 1)).weights())
+    weights = as_rows(0, (head or Head(8, 1)).state())
 
     def tried(_tables: Tables, output: Output) -> None:
         output.write("adaptation_trials", rows_of("adaptation_trials", trial))
@@ -79,30 +80,30 @@ def loaded_elsewhere(folder: Path, to: Path) -> Floats:
 def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted, tmp_path: Path, layers: int) -> None:
     head = moved(layers)
     run = decided(adapted, tmp_path / "out", head)
-    save(run, adapted.base, model_in(adapted.root))
+    save(run, adapted.base, model_in(adapted.root), QUICK)
     wanted = head.apply_to(adapted.base.queries(["how badu", "how befi"]))
     found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert recorded_difference(run) < 1e-6
-    assert run.store.size(ADAPTER)
+    assert run.store.size(f"{ADAPTER}/adapter.safetensors")
 
 
 def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", None)
-    save(run, adapted.base, model_in(adapted.root))
+    save(run, adapted.base, model_in(adapted.root), QUICK)
     found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, adapted.base.queries(["how badu", "how befi"]), atol=1e-6)
-    assert run.store.size(ADAPTER) is None
+    assert run.store.size(f"{ADAPTER}/adapter.safetensors") is None
 
 
 def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", moved(1))
-    save(run, adapted.base, model_in(adapted.root))
+    save(run, adapted.base, model_in(adapted.root), QUICK)
     names = json.loads(run.store.read(RECORD) or b"")["files"]
     before = {name: run.store.read(name) for name in names}
     written = (tmp_path / "out" / RECORD).stat().st_mtime_ns
-    save(run, adapted.base, model_in(adapted.root))
+    save(run, adapted.base, model_in(adapted.root), QUICK)
     assert (tmp_path / "out" / RECORD).stat().st_mtime_ns == written
     run.store.delete(f"{FOLDER}/modules.json")
-    save(run, adapted.base, model_in(adapted.root))
+    save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from darklode.pipeline.train.heads import Floats, Head, Layers, as_rows, dense, from_rows, trainable
+from darklode.pipeline.train.heads import Floats, Head, Layers, dense, layers_of, trainable
+from darklode.pipeline.train.weights import as_rows, from_rows
 
 
 def vectors(n: int = 5, dimensions: int = 8) -> Floats:
@@ -68,7 +69,7 @@ def test_no_share_is_the_base_and_half_lies_between(layers: int) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_weights_come_back_from_their_rows(layers: int) -> None:
     wanted = moved(layers).weights()
-    for found, given in zip(from_rows(as_rows(2, wanted)), wanted, strict=True):
+    for found, given in zip(layers_of(from_rows(as_rows(2, moved(layers).state()))), wanted, strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(found, given, strict=True))
 
 

@@ -10,8 +10,8 @@ import pytest
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.heads import as_rows
 from darklode.pipeline.train.stage import TRAIN, chosen
+from darklode.pipeline.train.weights import as_rows
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import put, read
@@ -46,7 +46,7 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
     assert out.manifest(TRAIN) is None
     told = redo(adapted, out)
     assert len(told) == looks, "the first trial is not repeated"
-    assert all(note.startswith("rate 0.0003: loss") for note in told)
+    assert all(note.startswith("learning rate 0.0003: loss") for note in told)
     assert files(out) == files(adapted.out)
     assert redo(adapted, out) == [], "it stands"
 
@@ -60,7 +60,7 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
     told: list[str] = []
     step = steps(adapted.base, more)[2]
     out.execute(step.plan(out), step.work, lambda _done, _total, note: told.append(note))
-    assert {note.partition(":")[0] for note in told} == {"rate 0.001"}
+    assert {note.partition(":")[0] for note in told} == {"learning rate 0.001"}
 
 
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
         for trial, share, value in ((0, 0.0, 0.5), (0, 1.0, 0.6), (1, 0.5, 0.6), (1, 1.0, 0.4))
     ]
     put(run, "adaptation_trials", pa.Table.from_pylist(rows, schema=TABLES["adaptation_trials"].schema))
-    weights = [[(np.full((4, 4), trial + 1, np.float32), np.zeros(4, np.float32))] for trial in range(2)]
+    weights = [{"0.weight": np.full((4, 4), trial + 1, np.float32)} for trial in range(2)]
     put(run, "adapter_weights", pa.concat_tables([as_rows(trial, one) for trial, one in enumerate(weights)]))
-    best, layers = chosen(run.tables())
+    best, found = chosen(run.tables())
     assert (best["trial"], best["share"]) == (1, 0.5)
-    assert (layers[0][0] == 1.0).all()
+    assert (found["0.weight"] == 2.0).all()
 
 
 def test_without_a_validation_query_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:

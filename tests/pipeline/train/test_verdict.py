@@ -8,8 +8,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import NoLift
-from darklode.pipeline.train.heads import Head, as_rows
+from darklode.pipeline.train.heads import Head
 from darklode.pipeline.train.verdict import VERDICT, demand_lift, read_verdict, verdict
+from darklode.pipeline.train.weights import as_rows
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -37,7 +38,7 @@ def decided(
     pairs = [counted, counted | {"part": part, "queries": own} | FOUND | found]
     for name, rows in (("adaptation_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
-    put(run, "adapter_weights", as_rows(0, Head(4, 1).weights()))
+    put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
     execute(run, VERDICT, verdict)
     return run
 

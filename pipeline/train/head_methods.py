@@ -1,0 +1,84 @@
+"""Heads as methods: trained step by step, or solved for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darklode.pipeline.train.closed_form import RIDGES, STEPS, solutions
+from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, named
+from darklode.pipeline.train.loop import Course, Tell, steady, trained
+from darklode.pipeline.train.methods import SHARES
+from darklode.pipeline.train.negatives import mine
+from darklode.pipeline.train.weights import Floats, Weights
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.task import Questions, Task
+    from darklode.pipeline.train.vectors import Base
+
+
+class TrainedHead:
+    """`linear` and `ffn`: a head on the base's vectors, in a loop of its own; see `Method`."""
+
+    about = "learning rate"
+    shares: Sequence[float] = SHARES
+
+    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+        self._settings, self._base = settings, base
+
+    @property
+    def tried(self) -> Sequence[float]:
+        """The learning rates."""
+        return self._settings.learning_rates
+
+    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+        """See `Method`."""
+        return trained(task, self._settings, setting, seed, tell)
+
+    def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
+        """See `Method`; no query is encoded again."""
+        with steady(0):
+            return _head(weights, share).vectors(asked)
+
+    def put_into(self, _loaded: Any, weights: Weights, share: float) -> Layers:
+        """See `Method`; the base stays as it is."""
+        return dense(_head(weights, share).weights())
+
+    def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
+        """See `Method`."""
+        from safetensors.numpy import save
+
+        tensors = {name: np.ascontiguousarray(one) for name, one in named(self.put_into(None, weights, share)).items()}
+        about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
+        about["base"] = self._base.identity["encoder"]
+        # Several keys would come in any order.
+        return {"adapter.safetensors": save(tensors, metadata={"darklode": json.dumps(about, sort_keys=True)})}
+
+
+def _head(weights: Weights, share: float) -> Head:
+    return Head.of(Head.of(layers_of(weights)).weights(share))
+
+
+class ClosedForm(TrainedHead):
+    """`closed_form`: one linear layer for each ridge, all of one factorisation; see `Method`."""
+
+    about = "ridge"
+    shares = STEPS
+    _solved: dict[float, Layers] | None = None
+
+    @property
+    def tried(self) -> Sequence[float]:
+        """The ridges."""
+        return RIDGES
+
+    def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
+        """See `Method`; nothing is drawn."""
+        if self._solved is None:
+            with steady(0):
+                self._solved = dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
+        tell(self._settings.steps, "solved")
+        return Course(best=named(self._solved[setting]))

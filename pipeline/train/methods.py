@@ -1,0 +1,54 @@
+"""The ways to adapt, behind one port: what is trained, and how what was trained makes vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from darklode.pipeline.train.heads import Layers
+from darklode.pipeline.train.loop import Course, Tell
+from darklode.pipeline.train.weights import Floats, Weights
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.task import Questions, Task
+    from darklode.pipeline.train.vectors import Base
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Of the way from the base's weights to the trained ones; Wortsman et al. 2022 (WiSE-FT)."""
+
+
+class Method(Protocol):
+    """A way to adapt. Weights are always those of a whole trial, a share of 0 of them is the base.
+
+    Attributes:
+        about: what a trial's setting is.
+        shares: of the way from the base that are looked at when a trial is over.
+    """
+
+    about: str
+    shares: Sequence[float]
+
+    @property
+    def tried(self) -> Sequence[float]:
+        """The settings, one a trial."""
+
+    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+        """One trial."""
+
+    def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
+        """Adapted unit vectors of queries, shape (n_queries, dimensions)."""
+
+    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+        """Change a loaded sentence-transformers model to the adapted one; gives the layers that follow its vector."""
+
+    def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
+        """What was trained, without the base: files by name."""
+
+
+def method_of(settings: AdaptSettings, base: Base) -> Method:
+    """The method that the settings name."""
+    from darklode.pipeline.train.head_methods import ClosedForm, TrainedHead
+
+    made = {"linear": TrainedHead, "ffn": TrainedHead, "closed_form": ClosedForm}
+    return made[settings.method](settings, base)

@@ -1,0 +1,46 @@
+"""Trained weights as rows: a tensor is a name and its rows, whatever was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+
+Floats = NDArray[np.float32]
+Weights = Mapping[str, Floats]
+"""Tensors by name. From rows they come with two dimensions: one of a single dimension is one row."""
+
+
+def as_rows(trial: int, weights: Weights) -> pa.Table:
+    """Weights as rows of `adapter_weights`, tensor by tensor in the order of their names."""
+    return pa.concat_tables([_rows(trial, name, weights[name]) for name in sorted(weights)])
+
+
+def _rows(trial: int, name: str, values: Floats) -> pa.Table:
+    wide = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
+    n, width = wide.shape
+    offsets = pa.array((np.arange(n + 1) * width).astype(np.int32))
+    return ADAPTER_WEIGHTS.rows(
+        {
+            "trial": pa.array(np.full(n, trial, np.int32)),
+            "tensor": pa.repeat(name, n),
+            "row": pa.array(np.arange(n, dtype=np.int32)),
+            "weights": pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(wide, np.float32).reshape(-1))),
+        }
+    )
+
+
+def from_rows(rows: pa.Table) -> dict[str, Floats]:
+    """What `as_rows` wrote of one trial."""
+    ordered = rows.sort_by([("tensor", "ascending"), ("row", "ascending")])
+    found = {}
+    for name in pc.unique(ordered["tensor"]).to_pylist():
+        part = ordered.filter(pc.equal(ordered["tensor"], name))
+        values = np.concatenate([chunk.flatten().to_numpy() for chunk in part["weights"].chunks])
+        found[name] = values.reshape(part.num_rows, -1).astype(np.float32, copy=False)
+    return found
