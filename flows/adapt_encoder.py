@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from darklode.flows import tools
 from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, note, noted, recorded
@@ -65,7 +66,7 @@ def adapt_encoder(
                 reporter().say(headroom_told(run))
                 if dry_run:
                     return headroom_told(run)
-        _hand_over(run, base, chosen, list(runs))
+        hand_over(run, base, chosen, list(runs))
     return demand_lift(run)
 
 
@@ -98,7 +99,7 @@ def base_of(runs: Sequence[str], made: Sequence[Recorded], encoder: str, setting
         SettingsError: the encoder is not one of sentence-transformers.
         MissingPart: its model is neither here nor to be had.
     """
-    found = settings.encoders.get(encoder) or SentenceTransformersSettings(model=encoder)
+    found = tools.encoder(encoder, settings)
     if not isinstance(found, SentenceTransformersSettings):
         raise SettingsError(
             f"encoders.{encoder} is of kind {found.kind}: an encoder whose weights are elsewhere cannot be handed over "
@@ -124,13 +125,15 @@ def _place(out: str) -> Run:
     return run
 
 
-def _hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None:
+def hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None:
     """Write the folder that one takes home, the card and the views."""
     from darklode.pipeline.train.card import card
     from darklode.pipeline.train.folder import save
+    from darklode.pipeline.train.identity import record
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, base, base.encoder, settings.adapt)
+    record(run, base, base.encoder)
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)

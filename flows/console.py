@@ -193,4 +193,9 @@ def cell(value: object) -> str:
 
 def printable(text: str) -> str:
     """A text from outside for rich: its brackets are no markup, and it cannot steer the terminal."""
-    return escape("".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text))
+    return escape(harmless(text))
+
+
+def harmless(text: str) -> str:
+    """A text from outside that cannot steer the terminal; its brackets stand."""
+    return "".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text)

@@ -13,6 +13,7 @@ from darklode.pipeline.judge.build import Judges, configured, members
 from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
@@ -92,10 +93,20 @@ def named_systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
 def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"{where} must name at least one retriever, and none twice")
-    return {name: _retriever(name, where, settings) for name in names}
+    return {name: retriever(name, where, settings) for name in names}
 
 
-def _retriever(name: str, where: str, settings: Settings) -> Builder:
+def retriever(name: str, where: str, settings: Settings) -> Builder:
+    """One by its name: a kind, one of the section `retrievers`, or an encoder of the settings.
+
+    Args:
+        name: as it was given.
+        where: it was, for the error.
+        settings: what it is configured by.
+
+    Raises:
+        SettingsError: an unknown name.
+    """
     if name in settings.encoders:
         return NeuralBuilder(name, as_kind(settings.encoders[name], EncoderKind), settings.vectors, settings.cache)
     if name in settings.retrievers:
@@ -106,6 +117,12 @@ def _retriever(name: str, where: str, settings: Settings) -> Builder:
         known = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
         said = nearest(name, known) if name not in RETRIEVERS.names() else str(error)
         raise SettingsError(f"{where}: there is no retriever {name}; {said}") from error
+
+
+def encoder(name: str, settings: Settings) -> EncoderKind:
+    """An encoder of the settings by its name, or a sentence-transformers model: a name, a folder, `package:NAME`."""
+    found = settings.encoders.get(name)
+    return as_kind(found, EncoderKind) if found else SentenceTransformersSettings(model=name)
 
 
 def fetch_models(settings: Settings) -> None:

@@ -12,7 +12,8 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.base.models.local import locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.folder import FOLDER, recorded_difference
+from darklode.pipeline.train.adapter import FOLDER
+from darklode.pipeline.train.folder import recorded_difference
 from darklode.pipeline.train.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.tested import TESTED
 from darklode.pipeline.train.verdict import read_verdict

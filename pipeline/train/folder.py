@@ -15,6 +15,7 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.adapter import FOLDER
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.stage import TRAIN, chosen
@@ -23,7 +24,7 @@ from darklode.pipeline.train.vectors import Base, Floats
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 
-FOLDER, ADAPTER = "query_encoder", "adapter"
+ADAPTER = "adapter"
 RECORD = f"{FOLDER}/darklode.json"
 
 PROBES = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -120,6 +120,13 @@ class Source:
         for rows in self.tables.stream(whole, given, ROWS):
             yield self._named(rows, "chunk_id")
 
+    def words(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
+        """What some texts say: chunk_id, doc_id, title, heading, text and content_hash, ascending by id."""
+        query = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
+        given = {"tenant": tenant, "ids": list(text_ids)}
+        rows = self._rows(query, **given | ({"characters": self.text_characters} if self.mined else {}))
+        return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
+
     def hashed(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Content hashes and the texts that they name, as encoders read them."""
         for rows in self.texts(tenant):
@@ -129,15 +136,27 @@ class Source:
         with self.tables.connect(query) as connection:
             return connection.sql(query, params=given).to_arrow_table()
 
+    def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Ids as the run itself has them."""
+        return pc.utf8_slice_codeunits(ids, len(self._prefix))
+
+    @property
+    def _prefix(self) -> str:
+        return f"run {self.number}:" if self.number else ""
+
     def _named(self, rows: pa.Table, column: str) -> pa.Table:
         """Ids as they are unique over all runs."""
         if not self.number:
             return rows
         place = rows.schema.get_field_index(column)
-        return rows.set_column(place, column, pc.binary_join_element_wise(f"run {self.number}:", rows[column], ""))
+        return rows.set_column(place, column, pc.binary_join_element_wise(self._prefix, rows[column], ""))
 
 
 _CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
+_NAMED_CHUNKS = _CHUNKS.replace("ORDER BY", "AND list_contains(CAST($ids AS VARCHAR[]), chunk_id) ORDER BY")
+_NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
+    kept="WHERE tenant = $tenant AND list_contains(CAST($ids AS VARCHAR[]), doc_id)"
+)
 
 
 def tenant_of(sources: list[Source], named: str | None) -> str:

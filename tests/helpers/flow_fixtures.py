@@ -104,3 +104,13 @@ def made_once(folder: Path, command: list[str], environment: Environment) -> Sam
 def copied(sample_run: SampleRun, tmp_path: Path) -> Path:
     """A run of one's own, as finished as the sample's."""
     return Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the build `run`, the encoder `model` and `adapter`, which hands an adapted one over; left alone."""
+    from helpers.adapted import build_to_adapt, shipped_adapter
+
+    root = tmp_path_factory.mktemp("shipped")
+    shipped_adapter(root, build_to_adapt(root / "run"))
+    return root

@@ -80,7 +80,7 @@ class NeuralBuilder:
             MissingPart: a package, key, model or GPU is missing.
         """
         encoder, cache = Deferred(self.encoder, self.cache.root), EmbeddingCache(self.cache.root, self.cache.dtype)
-        found = _vectors(encoder, cache, corpus.hashed)
+        found = chunk_vectors(encoder, cache, corpus.hashed)
         return Neural(self.name, CachedQueries(encoder, cache), found, self.vectors)
 
     @property
@@ -94,7 +94,12 @@ class NeuralBuilder:
         return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "index": self.vectors.index}
 
 
-def _vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:
+def chunk_vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:
+    """The chunks' vectors in the cache; those that it lacks are encoded first.
+
+    Raises:
+        ArtifactError: they were pruned meanwhile.
+    """
     hashes = chunks.hashes()
     shards = cache.open(encoder.encoder_id)
     if shards is None or (shards.find(keys_of(hashes)) < 0).any():

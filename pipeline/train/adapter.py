@@ -1,0 +1,96 @@
+"""An adapter as it lies in its folder: what it says of itself (`adapter.json`), and its encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.vectors import Floats
+
+RECORD, FOLDER = "adapter.json", "query_encoder"
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A folder of `darklode adapt`.
+
+    Attributes:
+        store: the folder or prefix.
+        facts: what it says of itself.
+    """
+
+    store: Store
+    facts: Facts
+
+    @classmethod
+    def open(cls, url: str) -> Adapter:
+        """The adapter at a folder or prefix.
+
+        Raises:
+            ArtifactError: there is none, or one that was not finished.
+        """
+        store = Store(url)
+        facts = lying(store)
+        if not facts:
+            raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
+        return cls(store, facts)
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return str(self.facts["tenant"])
+
+    @property
+    def ships(self) -> bool:
+        """Whether the adapted encoder is handed over, not the base."""
+        return bool(self.facts["shipped"] == "adapted")
+
+    @property
+    def base(self) -> SentenceTransformersSettings:
+        """The encoder that was adapted."""
+        return SentenceTransformersSettings.model_validate(self.facts["base"]["settings"])
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Vectors of queries by the folder as it lies there, shape (len(texts), dimensions); of blank ones zero."""
+        vectors = np.asarray(self._model.encode(list(texts), show_progress_bar=False), np.float32)
+        vectors[[not text.strip() for text in texts]] = 0
+        return vectors
+
+    @cached_property
+    def _model(self) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        logging: Any = import_module("transformers.utils").logging
+        logging.disable_progress_bar()  # it would break into Darklode's own output
+        if self.store.local is not None:
+            return SentenceTransformer(str(self.store.local / FOLDER), device="cpu")
+        with TemporaryDirectory(prefix="darklode-adapter-") as scratch:
+            for name in self.store.sizes(FOLDER, recursive=True):
+                path = Path(scratch, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.store.read(name) or b"")
+            return SentenceTransformer(str(Path(scratch, FOLDER)), device="cpu")
+
+
+def lying(store: Store) -> Facts:
+    """What the adapter at a place says of itself; nothing where there is none that can be read."""
+    try:
+        facts = json.loads(store.read(RECORD) or b"{}")
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}

@@ -1,0 +1,145 @@
+"""What decides an adapter's vectors, what it learned from, and what its probes find: recorded when it is saved."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
+from darklode.pipeline.base.corpora import Digest
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.models.local import fetch_hint, locate
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter, Facts, lying
+from darklode.pipeline.train.folder import RECORD as NO_PART
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.verdict import read_verdict
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.vectors import Base, Floats, Frozen
+
+DEPTH = 10
+QUERIES, TEXTS = 16, 16
+"""Probes of each run."""
+
+DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
+
+
+def record(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+    """Write `adapter.json` of the folder that was saved, unless it stands.
+
+    Args:
+        run: where the stages are complete and the folder is saved.
+        base: the encoder that was adapted, with the runs.
+        settings: of that encoder.
+    """
+    tables = run.tables(*DATA, "adapter_verdict")
+    verdict, data, weights = read_verdict(tables), fingerprint(tables), weights_hash(run.store)
+    name = key_of(verdict["tenant"], weights, base.identity, data, [one.run.store.url for one in base.sources])
+    if lying(run.store).get("id") == name:
+        return
+    frozen, adapter = base.open(tables), Adapter(run.store, {})
+    facts = {
+        "id": name,
+        "tenant": verdict["tenant"],
+        "shipped": verdict["shipped"],
+        "reason": verdict["reason"],
+        "scores": {name: verdict[name] for name in SCORES},
+        "base": identity(settings) | {"dimensions": frozen.dimensions},
+        "weights": weights,
+        "data": data,
+        "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
+    }
+    run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
+
+
+def identity(settings: SentenceTransformersSettings) -> Facts:
+    """What decides an encoder's vectors, each by its name; `settings` open it.
+
+    Raises:
+        MissingPart: the encoder is not on this machine.
+    """
+    located = locate(settings)
+    if located is None:
+        raise MissingPart(f"model {settings.model} is not on this machine: {fetch_hint(settings)}")
+    return {
+        "encoder": located.name,
+        "weights": located.revision,
+        "pooling": pooling(located.folder),
+        "query prompt": settings.query_prompt,
+        "document prompt": settings.document_prompt,
+        "tokens": settings.max_tokens or "all",
+        "cut": settings.dimensions or "none",
+        "precision": settings.dtype,
+        "settings": settings.model_dump(mode="json"),
+    }
+
+
+def pooling(folder: Path) -> Facts:
+    """How a model's folder makes one vector of its tokens'; the mean where it does not say."""
+    for path in sorted(folder.glob("*_Pooling/config.json")):
+        return {name: value for name, value in json.loads(path.read_text()).items() if value is not False}
+    return {"pooling_mode": "mean"}
+
+
+def fingerprint(tables: Tables) -> str:
+    """Identifies the rows that an adapter learned from: one tenant's queries, labels and texts."""
+    found = []
+    for name in DATA:
+        rows = tables.read(name)
+        digest = Digest(rows.num_columns)
+        digest.update(pc.fill_null(pc.cast(column, pa.string()), "\x00") for column in rows.columns)
+        found.append(digest.hexdigest())
+    return key_of(*found)
+
+
+def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
+    """Identifies the texts of an index, in whatever order they come."""
+    digest = Digest(2)
+    digest.update(pa.table({"text_id": text_ids, "hash": hashes}).sort_by("text_id").columns)
+    return digest.hexdigest()
+
+
+def weights_hash(store: Store) -> str:
+    """Identifies the encoder in a folder by the names and contents of its files."""
+    files = sorted(store.sizes(FOLDER, recursive=True))
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != NO_PART})
+
+
+def moved(base: Floats, adapted: Floats) -> float:
+    """Mean of 1 − cosine between the base's unit vectors of queries and the adapted ones; 0 of none."""
+    return float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64))) if len(base) else 0.0
+
+
+def _index(base: Base, frozen: Frozen, adapter: Adapter, tables: Tables, source: Source) -> Facts:
+    """A run's texts by their digest, some of them, and what some queries find among them."""
+    texts = frozen.texts.filter(pc.equal(frozen.texts["index"], source.number))
+    ids = source.own_ids(texts["text_id"])
+    spaced = pa.array(np.unique(np.linspace(0, len(ids) - 1, TEXTS).astype(np.int64)) if len(ids) else [], pa.int64())
+    queries = tables.read("adaptation_queries", ["query_id", "index", "text"])
+    asked = queries.filter(pc.equal(queries["index"], source.number))["text"][:QUERIES].to_pylist()
+    return {
+        "run": source.run.store.url,
+        "texts": len(ids),
+        "digest": index_digest(ids, texts["content_hash"]),
+        "probes": ids.take(spaced).to_pylist(),
+        **_found(base, frozen, adapter, asked, source),
+    }
+
+
+def _found(base: Base, frozen: Frozen, adapter: Adapter, asked: list[str], source: Source) -> Facts:
+    vectors = adapter.encode(asked)
+    rows, scores = frozen.search(vectors, np.full(len(asked), source.number), DEPTH)
+    found = []
+    for text, mine, reached in zip(asked, rows, scores, strict=True):
+        named = source.own_ids(frozen.texts["text_id"].take(pa.array(mine[mine >= 0])))
+        kept = [round(float(one), 6) for one in reached[mine >= 0]]
+        found.append({"text": text, "found": named.to_pylist(), "scores": kept})
+    return {"moved": moved(base.queries(asked), vectors), "queries": found}
