@@ -47,6 +47,11 @@ def test_the_server_refuses_it_as_a_parameter_of_a_deployment(served: Environmen
     assert written(workplace) == []
 
 
+@pytest.mark.parametrize("place", [ADDRESS, f"s3://user:{KEY}", f"s3://{KEY}@bucket", f"S3://{KEY}:x@bucket/a"])
+def test_a_key_in_any_form_is_refused(place: str) -> None:
+    assert validate({"out": place}, orchestration.audit_retrievers.parameters.model_dump())
+
+
 @pytest.mark.parametrize("place", ["docs", "/a/b:c", "s3://bucket/pre:fix@x", "C:/x", ""])
 def test_other_places_are_taken(place: str) -> None:
     assert validate({"out": place}, orchestration.audit_retrievers.parameters.model_dump()) == []

@@ -20,6 +20,8 @@ from darklode.pipeline.ingest.likely import MOST_COLUMNS, likeliest, option, par
         ("timestamp", ["who", "event time"], "event time"),
         ("clicked", ["is_clicked", "q"], "is_clicked"),
         ("doc_id", ["query", "product_id"], "product_id"),
+        ("query", ["query_key", "keywords"], "keywords"),
+        ("query", ["query_key"], None),
     ],
 )
 def test_the_likeliest_column_is_the_one_that_a_person_would_take(
