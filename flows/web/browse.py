@@ -29,7 +29,7 @@ EXCERPT = 240
 VALUE_CHARACTERS = 2000
 """Of a parameter: ids may be long, and nothing else is."""
 
-_PAGES = Pages("Browse", ("page.css", "browse/browse.css"), ("keys.js", "browse/browse.js"))
+_PAGES = Pages("Browse", ("page.css", "texts.css", "browse/browse.css"), ("keys.js", "browse/browse.js"))
 _NO_MARKS = Marker.of_parts(())
 
 Given = Mapping[str, str]
@@ -135,13 +135,18 @@ class Browser:
         return _PAGES.render(f"browse/{page}.html", **shared, **values)
 
 
+def _is_line(text: str) -> bool:
+    """Whether an excerpt shows all of a text."""
+    return len(text) <= EXCERPT and "\n" not in text.strip()
+
+
 def _passage(row: Row, marker: Marker) -> dict[str, Any]:
     return {
         **row,
         "heading": marker.pieces(row.get("heading") or ""),
         "title": marker.pieces(row["title"] or ""),
         "excerpt": marker.excerpt(row["text"], EXCERPT),
-        "blocks": marker.blocks(row["text"], fenced=row["fenced"]) if len(row["text"]) > EXCERPT else None,
+        "blocks": None if _is_line(row["text"]) else marker.blocks(row["text"], fenced=row["fenced"]),
     }
 
 

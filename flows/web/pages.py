@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,13 +32,13 @@ class Pages:
 
     Args:
         title: of pages that have none of their own.
-        styles: files of `templates/`, one after the other.
+        styles: files of `templates/`, or of the report's, one after the other.
         scripts: the same.
     """
 
     def __init__(self, title: str, styles: Sequence[str], scripts: Sequence[str]) -> None:
         self._templates = Environment(
-            loader=PackageLoader("darklode.flows.web"),
+            loader=ChoiceLoader([PackageLoader(name) for name in ("darklode.flows.web", "darklode.pipeline.report")]),
             autoescape=True,
             undefined=StrictUndefined,
             auto_reload=False,

@@ -26,7 +26,7 @@ from darklode.pipeline.validate.review.journal import clean_rationale
 from darklode.pipeline.validate.review.scale import Scale
 from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, Turns, reviewer_name
 
-_PAGES = Pages("Review", ("page.css", "review/review.css"), ("keys.js", "review/review.js"))
+_PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.js", "review/review.js"))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from darklode.pipeline.base.terms import Analyzer, tokens, words
 FENCES = r"len(regexp_extract_all({text}, '(?m)^[ \t]*(?:```|~~~)'))"
 """SQL: lines of a text that begin or end fenced code, as `Marker.blocks` reads it; after an odd number follows code."""
 
+BEGINS_FENCED = f"""coalesce({FENCES.format(text='left(d.text, c."start")')} % 2 = 1, false)"""
+"""SQL: whether chunk c of document d begins within fenced code; so does none of a document that is not there."""
+
 _FENCES = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
@@ -101,6 +104,31 @@ class Marker:
         end = end if end > 0 else begin + characters
         cut = line[begin:end]
         return self.pieces(("… " if begin else "") + cut + (" …" if end < len(line) else ""))
+
+    def clipped(self, text: str, characters: int, *, fenced: bool = False) -> list[TextBlock]:
+        """About so many characters of the text, in its own lines, from the line of the first mark on.
+
+        Args:
+            text: as for `blocks`, as is `fenced`.
+            characters: a text that has no more is shown whole.
+            fenced: see there.
+        """
+        if len(text) <= characters:
+            return self.blocks(text, fenced=fenced)
+        mark = next(self._spans(text), (0, 0))[0]
+        begin = text.rfind("\n", 0, min(mark, len(text) - characters) + 1) + 1
+        if mark - begin > characters // 2:  # far into a long line
+            begin = text.rfind(" ", begin, mark - characters // 4) + 1 or begin
+        end = begin + characters
+        if end < len(text):
+            end = next((at for at in (text.rfind(sign, begin + characters // 2, end) for sign in "\n ") if at > 0), end)
+        fences = len(_FENCES.findall(text[:begin]))
+        blocks = self.blocks(text[begin:end].rstrip(), fenced=fenced ^ (fences % 2 == 1))
+        if begin:
+            blocks[0].lines[0].insert(0, Piece("… ", False))
+        if end < len(text):
+            blocks[-1].lines[-1].append(Piece(" …", False))
+        return blocks
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where they stand; overlapping pairs of characters are joined."""

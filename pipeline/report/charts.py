@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Column, Dot, Row, Rule
+from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Column, Dot, Multiples, Row, Rule
 from darklode.pipeline.report.numbers import number, share
 from darklode.pipeline.report.source import Source
 
@@ -102,7 +103,10 @@ LEAST_SPAN = 0.02
 
 @dataclass(frozen=True)
 class Whisker:
-    """A number between 0 and 1 with its interval, and what it is of; `group` heads those that belong together."""
+    """A number between 0 and 1 with its interval, and what it is of; `group` heads those that belong together.
+
+    Where no interval is known, both of its ends are the number.
+    """
 
     label: str
     middle: float
@@ -114,23 +118,36 @@ class Whisker:
 
 def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Chart:
     """A row for each estimate, on one axis that need not begin at 0."""
-    scale = AxisScale.around(min(one.low for one in estimates), max(one.high for one in estimates), LEAST_SPAN)
-    decimals = 4 if scale.high - scale.low < 0.05 else 3
+    scale = _around(estimates)
     groups = [None, *(one.group for one in estimates)]
-    rows = [
-        Row(
-            one.label,
-            [Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), tone, _tip(one))],
-            f"{one.middle:.{decimals}f}",
-            group=one.group if one.group != before else "",
-        )
-        for before, one in zip(groups, estimates, strict=False)
-    ]
+    headed = zip(groups, estimates, strict=False)
+    rows = [_whisker(one, scale, tone, one.group if one.group != before else "") for before, one in headed]
     return Chart(rows, scale.axis("", 4), title=title, note=note)
 
 
+def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Multiples:
+    """A small chart for each group; estimates of a group follow one another."""
+    scale = _around(estimates)
+    charts = [
+        Chart([_whisker(one, scale, tone) for one in same], scale.axis("", 2), title=group)
+        for group, same in groupby(estimates, lambda one: one.group)
+    ]
+    return Multiples(charts, title, note)
+
+
+def _around(estimates: Sequence[Whisker]) -> AxisScale:
+    return AxisScale.around(min(one.low for one in estimates), max(one.high for one in estimates), LEAST_SPAN)
+
+
+def _whisker(one: Whisker, scale: AxisScale, tone: str, group: str = "") -> Row:
+    decimals = 4 if scale.high - scale.low < 0.05 else 3
+    dot = Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), tone, _tip(one))
+    return Row(one.label, [dot], f"{one.middle:.{decimals}f}", group=group)
+
+
 def _tip(one: Whisker) -> str:
-    return f"{one.middle:.4f}, 95 % interval {one.low:.4f} to {one.high:.4f}, {one.of}"
+    interval = f", 95 % interval {one.low:.4f} to {one.high:.4f}" if one.low < one.high else ""
+    return f"{one.middle:.4f}{interval}, {one.of}"
 
 
 MEASURES = {"exposures": "faint", "clicks": "a", "queries": "c", "new_queries": "b"}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
+from darklode.pipeline.base.marking import Piece, TextBlock
 from darklode.pipeline.report.numbers import brief
 
 
@@ -123,13 +124,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Square:
-    """Points between two axes from 0 to 1, with the diagonal."""
+    """Points between two axes with the same ticks, by place, and the diagonal."""
 
     points: Sequence[Point]
+    ticks: Sequence[tuple[float, str]]
     across: str
     upward: str
     title: str = ""
     kind: str = "square"
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """Small drawings of one kind side by side, such as one a tenant; they share a scale. `note` is what is left out."""
+
+    drawings: Sequence[Chart | Square]
+    title: str = ""
+    note: str = ""
+    kind: str = "multiples"
 
 
 @dataclass(frozen=True)
@@ -142,11 +154,23 @@ class Facts:
 
 @dataclass(frozen=True)
 class Text:
-    """A text from outside; `role` says what it is (positive, negative), `note` what is known of it."""
+    """A text from outside.
 
-    role: str
-    text: str
+    Attributes:
+        clipped: its beginning, or what stands around the first of the query's terms.
+        whole: all of it, none where that is the same.
+        role: what it is (positive, negative).
+        note: what is known of it.
+        named: its document's title and its heading there, as far as they are known.
+        document: its document's id, which is its file where it came from one.
+    """
+
+    clipped: Sequence[TextBlock]
+    whole: Sequence[TextBlock] = ()
+    role: str = ""
     note: str = ""
+    named: Sequence[Sequence[Piece]] = ()
+    document: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,7 @@ class Quotes:
     kind: str = "quotes"
 
 
-Drawing = Chart | Matrix | Square | Facts | Quotes
+Drawing = Chart | Matrix | Square | Multiples | Facts | Quotes
 
 
 @dataclass(frozen=True)
@@ -185,10 +209,12 @@ class AxisScale:
 
     @classmethod
     def around(cls, low: float, high: float, least: float) -> "AxisScale":
-        """Round numbers around both ends, at least so far from one another."""
+        """Round numbers around both ends, at least so far from one another; below 0 only where an end is."""
         step = nice(max(high - low, least) / 4)
-        top = ceil(round(high / step, 6)) * step
-        return cls(min(floor(round(low / step, 6)) * step, top - 4 * step), top)
+        first, last = floor(round(low / step, 6)), ceil(round(high / step, 6))
+        few = max(1, ceil(round(least / step, 6)))
+        first = min(first, last - few if first < 0 else max(last - few, 0))
+        return cls(round(first * step, 9), round(max(last, first + few) * step, 9))
 
     def at(self, value: float) -> float:
         """Percent of the way, never outside."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from darklode.pipeline.report.drawing import Drawing
+from darklode.pipeline.report.numbers import UNKNOWN
 from darklode.pipeline.report.source import Source
 
 
@@ -50,12 +51,13 @@ class FigureSection:
 
 @dataclass(frozen=True)
 class FilledFigure:
-    """A figure of a run: its table, and how many of its rows were cut."""
+    """A figure of a run: its table, how many rows were cut, and which columns are left out, as nothing is known."""
 
     figure: Figure
     table: pa.Table
     cut: int = 0
     drawings: Sequence[Drawing] = field(default=())
+    unknown: Sequence[str] = ()
 
 
 def filled(figures: Sequence[Figure], given: Source) -> Iterator[FilledFigure]:
@@ -67,7 +69,15 @@ def filled(figures: Sequence[Figure], given: Source) -> Iterator[FilledFigure]:
         if table.num_rows:
             kept = _cut(table, figure)
             drawings = figure.draw(kept, given) if figure.draw else ()
-            yield FilledFigure(figure, kept, table.num_rows - kept.num_rows, drawings)
+            known, unknown = _parted(kept, figure)
+            yield FilledFigure(figure, known, table.num_rows - kept.num_rows, drawings, unknown)
+
+
+def _parted(table: pa.Table, figure: Figure) -> tuple[pa.Table, list[str]]:
+    """The columns with a value, and the names of the others; a figure that writes out what is not known keeps all."""
+    empty = [column.null_count == table.num_rows and figure.null != UNKNOWN for column in table.columns]
+    known = table.select([place for place, none in enumerate(empty) if not none])
+    return known, [name for name, none in zip(table.column_names, empty, strict=True) if none]
 
 
 def _cut(table: pa.Table, figure: Figure) -> pa.Table:

@@ -17,6 +17,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
 from darklode.pipeline.report.figure import FigureSection, FilledFigure, filled
 from darklode.pipeline.report.numbers import clean, first, level, number
+from darklode.pipeline.report.passages import EXCERPT
 from darklode.pipeline.report.sections import (
     audit,
     cost,
@@ -169,8 +170,7 @@ def _caveats(source: Source) -> list[str]:
 
 FILE = "report.html"
 TEMPLATES = files("darklode.pipeline.report").joinpath("templates")
-BEGINNING = 260
-"""Characters of a text that are shown before its reader asks for more."""
+STYLES = ("style.css", "texts.css")
 
 
 def page(source: Source, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]] | None = None) -> bytes:
@@ -180,12 +180,12 @@ def page(source: Source, sections: Sequence[tuple[FigureSection, Sequence[Filled
         source: the run.
         sections: its figures, where they are at hand.
     """
-    style = TEMPLATES.joinpath("style.css").read_text("utf-8")
+    style = "".join(TEMPLATES.joinpath(file).read_text("utf-8") for file in STYLES)
     shown = list(filled_sections(source)) if sections is None else sections
     text = (
         _environment()
         .get_template("page.html")
-        .render(head=header(source), sections=shown, style=style, style_hash=policy_hash(style), beginning=BEGINNING)
+        .render(head=header(source), sections=shown, style=style, style_hash=policy_hash(style), beginning=EXCERPT)
     )
     return text.encode()
 

@@ -172,12 +172,20 @@ SHALLOW = """
         FROM positives JOIN (FROM rankings WHERE rank <= 10) USING (tenant, query_id, chunk_id)
         JOIN asked USING (tenant, query_id) GROUP BY retriever, positives
     )
-    SELECT retriever, coalesce(list_sum(list(n ORDER BY positives)), 0) / (SELECT count(*) FROM asked) AS recall
+    SELECT retriever,
+           coalesce(list_sum(list(n ORDER BY positives)), 0) / nullif((SELECT count(*) FROM asked), 0) AS recall
     FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN found USING (retriever)
     GROUP BY retriever ORDER BY retriever
 """
 """Recall of each retriever's first ten, the mean over all queries with a positive: where lists hold a good part of a
 small corpus, recall at the pool's depth and beyond tells no two of them apart."""
+
+audit_with_shallow = Statistic(f"""
+    SELECT audited.*, CASE WHEN tenant IS NULL THEN ten.recall END AS recall_at_10
+    FROM audit_retrievers audited LEFT JOIN ({SHALLOW}) ten USING (retriever)
+    ORDER BY tenant IS NOT NULL, max(queries) OVER (PARTITION BY tenant) DESC, tenant, audited.recall DESC, retriever
+""")
+"""`audit_retrievers` with recall at ten of all tenants together, null for each tenant; the largest tenants first."""
 
 OVERLAP = """
     PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
@@ -357,7 +365,8 @@ reviewers = Statistic("""
 """`reviewer_agreement`: each two, then all."""
 
 disagreements = Statistic("""
-    SELECT d.kind, d.tenant, q.text AS query, c.text AS chunk, d.verdict, d.probability, d.relevance AS people,
+    SELECT d.kind, d.tenant, d.query_id, d.chunk_id, q.text AS query, c.text AS chunk,
+           d.verdict, d.probability, d.relevance AS people,
            array_to_string(list_filter(d.reasons, lambda reason: reason <> ''), ' | ') AS reasons,
            d.rationale AS judge_says, d.weight
     FROM disagreements d JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)

@@ -1,18 +1,23 @@
 """The audit: what each retriever finds, what is lost without it, and how alike they are."""
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Whisker, stacked, whiskers
-from darklode.pipeline.report.drawing import AxisScale, Cell, Chart, Matrix
+from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked, whiskers
+from darklode.pipeline.report.drawing import AxisScale, Cell, Chart, Drawing, Matrix
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
-TENANTS = 6
+GROUPED = 6
+"""More tenants have a small chart each."""
+TENANTS = 12
+"""Most that are drawn: those with the most queries."""
+MOST_ROWS = 100
 DEPTHS = 10
 
 ALONE = """
@@ -27,25 +32,45 @@ ALONE = """
 """
 
 
-def _audit(table: pa.Table, source: Source) -> list[Chart]:
-    depth = source.settings.pool.search_depth
-    rows = table.to_pylist()
-    return [
-        _dots(rows, "recall", f"Recall@{depth}, each list alone", "a"),
-        _dots(rows, "leave_one_out", f"Recall@{source.settings.pool.depth} of all the others, without it", "b"),
-    ]
+def _audit(table: pa.Table, source: Source) -> list[Drawing]:
+    pool, rows = source.settings.pool, table.to_pylist()
+    measures = {
+        "recall": (f"Recall@{pool.search_depth}, each list alone", "a"),
+        "leave_one_out": (f"Recall@{pool.depth} of all the others, without it", "b"),
+    }
+    together = [row for row in rows if row["tenant"] is None]
+    each = [list(same) for tenant, same in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
+    many = len(each) > GROUPED
+    charts: list[Drawing] = list(_shallow(rows))
+    charts += [whiskers(_estimates(together if many else rows, name), *how) for name, how in measures.items()]
+    if many:
+        order = {row["retriever"]: place for place, row in enumerate(together)}
+        drawn = [row for same in each[:TENANTS] for row in sorted(same, key=lambda row: order[row["retriever"]])]
+        note = f"The {TENANTS} tenants with the most queries are drawn." if len(each) > TENANTS else ""
+        charts += [
+            small_whiskers(_estimates(drawn, name), f"{title}, by tenant", tone, note)
+            for name, (title, tone) in measures.items()
+        ]
+    return charts
 
 
-def _dots(rows: list[dict[str, Any]], measure: str, title: str, tone: str) -> Chart:
-    scopes = [list(scope) for _, scope in groupby(rows, lambda row: row["tenant"])]
-    note = f"The first {TENANTS} tenants are drawn." if len(scopes) > TENANTS + 1 else ""
-    drawn = [row for scope in scopes[: TENANTS + 1] for row in scope]
-    return whiskers([_estimate(row, measure, several=len(scopes) > 1) for row in drawn], title, tone, note)
+def _shallow(rows: list[dict[str, Any]]) -> Iterator[Chart]:
+    """Recall at ten, of which no interval is known; where lists hold much of the corpus it alone tells them apart."""
+    known = [row for row in rows if row["recall_at_10"] is not None]
+    if known:
+        found = [_whisker(row, [row["recall_at_10"]] * 3) for row in known]
+        yield whiskers(sorted(found, key=lambda one: -one.middle), "Recall@10, each list alone", "c")
 
 
-def _estimate(row: dict[str, Any], measure: str, *, several: bool) -> Whisker:
-    middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
-    group = (row["tenant"] or "all tenants") if several else ""
+def _estimates(rows: list[dict[str, Any]], measure: str) -> list[Whisker]:
+    several = len({row["tenant"] for row in rows}) > 1
+    ends = [[row[f"{measure}{end}"] for end in ("", "_low", "_high")] for row in rows]
+    groups = [(row["tenant"] or "all tenants") if several else "" for row in rows]
+    return [_whisker(row, three, group) for row, three, group in zip(rows, ends, groups, strict=True)]
+
+
+def _whisker(row: dict[str, Any], ends: Sequence[float], group: str = "") -> Whisker:
+    middle, low, high = ends
     return Whisker(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
 
 
@@ -73,13 +98,14 @@ SECTION = FigureSection(
         Figure(
             "audit-retrievers",
             "What each retriever finds, and what is lost without it",
-            "Dots are means over queries, whiskers their 95 % bootstrap intervals; the axis does not begin at 0. A "
-            "retriever's own positives count toward it, and what no retriever found was never judged.",
-            lambda source: statistics.audit_retrievers(source.tables),
+            "Dots are means over queries, whiskers their 95 % bootstrap intervals (none is known of recall at 10); the "
+            "axis does not begin at 0. A retriever's own positives count toward it, and what no retriever found was "
+            "never judged.",
+            lambda source: statistics.audit_with_shallow(source.tables),
             _audit,
             ("audit_retrievers",),
             wide=True,
-            most=70,
+            most=MOST_ROWS,
         ),
         Figure(
             "audit-overlap",

@@ -1,24 +1,30 @@
 """What the judge said: verdicts, their probabilities, and those that could not be read."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
-from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule
+from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, nice
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number, share
 from darklode.pipeline.report.source import Source, thresholds
 
 BINS = 20
+"""About the most; their ends are round numbers."""
+LEAST_SPAN = 0.1
 MOST_THRESHOLDS = 4
 ERROR = 120
 
-PROBABILITIES = f"""
+ENDS = "SELECT min(probability) AS low, max(probability) AS high FROM verdicts"
+
+PROBABILITIES = """
     WITH binned AS (
-        SELECT least(CAST(floor(probability * {BINS}) AS INTEGER), {BINS - 1}) AS bin, relevant
+        SELECT CAST(floor(probability * $1) AS INTEGER) AS floored,
+               CASE WHEN floored >= $2 THEN floored - 1 ELSE floored END AS bin, relevant
         FROM verdicts WHERE probability IS NOT NULL
     )
-    SELECT bin / {BINS} AS probability_from, (bin + 1) / {BINS} AS probability_to,
+    SELECT bin / $1 AS probability_from, (bin + 1) / $1 AS probability_to,
            count(*) FILTER (relevant) AS relevant, count(*) FILTER (NOT relevant) AS not_relevant,
            count(*) FILTER (relevant IS NULL) AS unreadable
     FROM binned GROUP BY bin ORDER BY bin
@@ -35,8 +41,18 @@ NULLS = f"""
 """
 
 
+def _binned(source: Source) -> pa.Table:
+    """Verdicts by probability, in bins as fine as their range allows; that of the highest end holds it, too."""
+    (ends,) = source.tables.sql(ENDS).to_pylist()
+    scale = AxisScale.around(ends["low"] or 0.0, ends["high"] or 0.0, LEAST_SPAN)
+    each = round(1 / nice((scale.high - scale.low) / BINS))
+    return source.tables.sql(PROBABILITIES, [each, round(scale.high * each)])
+
+
 def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
-    scale = AxisScale(0, 1)
+    drawn = [row["threshold"] for row in thresholds(source).to_pylist()[:MOST_THRESHOLDS]]
+    lowest, highest = pc.min(table["probability_from"]).as_py(), pc.max(table["probability_to"]).as_py()
+    scale = AxisScale.around(min([lowest, *drawn]), max([highest, *drawn]), LEAST_SPAN)
     ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
     bins = [Bin(scale.at(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends]
     series = []
@@ -91,7 +107,7 @@ SECTION = FigureSection(
             "Probabilities of the verdicts",
             "How sure the judge was, by what it said; the line is the threshold from which on a pair is relevant, and "
             "each row has its own height.",
-            lambda source: source.tables.sql(PROBABILITIES),
+            _binned,
             _probabilities,
             ("verdicts",),
         ),

@@ -1,17 +1,19 @@
 """The judge against people's labels, and the judges of a panel against one another."""
 
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
 from darklode.pipeline.judge import panel as agreement
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.drawing import Point, Square
+from darklode.pipeline.report.drawing import AxisScale, Multiples, Point, Square
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number, share
 from darklode.pipeline.report.source import Source
 
-TENANTS = 6
+TENANTS = 12
+LEAST_SPAN = 0.1
 AGREEMENT = """
     tenant labels kappa cross_validated_kappa ece threshold fitted_threshold fitted_kappa true_positives
     false_positives false_negatives true_negatives unreadable probabilities judge_id
@@ -19,28 +21,24 @@ AGREEMENT = """
 """What is asked first comes first: the table is wide."""
 
 
-def _curves(table: pa.Table, _source: Source) -> list[Square]:
-    by_tenant = groupby(table.to_pylist(), lambda row: str(row["tenant"]))
-    found = [
-        Square(
-            [
-                Point(
-                    round(100 * row["mean_probability"], 2),
-                    round(100 * row["relevant_share"], 2),
-                    round(100 * row["share_low"], 2),
-                    round(100 * row["share_high"], 2),
-                    f"judge {row['mean_probability']:.3f}, people {share(row['relevant_share'])} "
-                    f"of {number(row['labels'])}",
-                )
-                for row in rows
-            ],
-            "what the judge said",
-            "what people said",
-            tenant,
-        )
-        for tenant, rows in by_tenant
+def _curves(table: pa.Table, _source: Source) -> list[Multiples]:
+    rows = table.to_pylist()
+    ends = [row[name] for row in rows for name in ("mean_probability", "share_low", "share_high")]
+    scale = AxisScale.around(min(ends), max(ends), LEAST_SPAN)
+    ticks = scale.axis("", 4).ticks
+    squares = [
+        Square([_point(row, scale) for row in same], ticks, "what the judge said", "what people said", tenant)
+        for tenant, same in groupby(rows, lambda row: str(row["tenant"]))
     ]
-    return found[:TENANTS]
+    note = f"The first {TENANTS} tenants are drawn." if len(squares) > TENANTS else ""
+    return [Multiples(squares[:TENANTS], note=note)]
+
+
+def _point(row: dict[str, Any], scale: AxisScale) -> Point:
+    said, people = row["mean_probability"], row["relevant_share"]
+    tip = f"judge {said:.3f}, people {share(people)} of {number(row['labels'])}"
+    x, y, low, high = (scale.at(one) for one in (said, people, row["share_low"], row["share_high"]))
+    return Point(x, y, low, high, tip)
 
 
 SECTION = FigureSection(
@@ -66,6 +64,7 @@ SECTION = FigureSection(
             _curves,
             ("reliability",),
             wide=True,
+            most=10 * TENANTS,
         ),
         Figure(
             "panel",

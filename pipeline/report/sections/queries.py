@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.report.charts import Histogram, histograms, stacked, whole_bins
-from darklode.pipeline.report.drawing import Chart, Quote, Quotes, Text
+from darklode.pipeline.report.drawing import Chart, Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import Source
 
 LONGEST = 30
@@ -103,7 +104,7 @@ def _largest(table: pa.Table, _source: Source) -> list[Quotes]:
                 Quote(
                     row["examples"][0],
                     (row["tenant"], f"{number(row['raw_queries'])} raw queries", f"{number(row['kept'])} kept"),
-                    [Text("", text) for text in row["examples"][1:]],
+                    [plain(text) for text in row["examples"][1:]],
                 )
                 for row in table.to_pylist()
             ]

@@ -1,14 +1,17 @@
 """Triplets: how many, twenty to read, and those to doubt first: whose judge was least sure, or contradicts them."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.drawing import Quote, Quotes, Text
+from darklode.pipeline.report.drawing import Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.passages import Key, Passages
 from darklode.pipeline.report.source import Source, thresholds
 
 FIRST_LOOK = 1000
@@ -75,7 +78,7 @@ DRAWN = """
 TEXTS = f"""
     SELECT tenant, query_id, split, source, date, left(query, {TEXT}) AS query, left(positive, {TEXT}) AS positive,
            positive_id, list_transform(negatives[1:{NEGATIVES}], lambda text: left(text, {TEXT})) AS negatives,
-           len(negatives) AS all_negatives, triplet_id
+           negative_ids[1:{NEGATIVES}] AS negative_ids, len(negatives) AS all_negatives, triplet_id
     FROM triplets SEMI JOIN chosen USING (tenant, triplet_id)
 """
 
@@ -102,36 +105,48 @@ def _random(source: Source) -> pa.Table:
 
 
 def _doubtful(source: Source) -> pa.Table:
-    with source.tables.connect() as connection:
+    with source.tables.connect(NEAREST + FOUND + REFUTED + DOUBTFUL) as connection:
         connection.register("chosen", doubtful(source, connection, READ))
         found: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
         return found
 
 
-def _quotes(table: pa.Table, _source: Source) -> list[Quotes]:
-    return [Quotes([_quote(row) for row in table.to_pylist()])]
+def _quotes(table: pa.Table, source: Source) -> list[Quotes]:
+    rows = table.to_pylist()
+    wanted = [_key(row, one) for row in rows for one in (row["positive_id"], *row["negative_ids"])]
+    passages = Passages(source, wanted)
+    return [Quotes([_quote(row, passages) for row in rows])]
 
 
-def _quote(row: dict[str, Any]) -> Quote:
-    negatives = [Text("negative", text) for text in row["negatives"]]
+def _key(row: Mapping[str, Any], text: str) -> Key:
+    return row["tenant"], row["query_id"], text
+
+
+def _quote(row: dict[str, Any], passages: Passages) -> Quote:
+    query, held = row["query"], zip(row["negative_ids"], row["negatives"], strict=True)
+    positive = passages.text(_key(row, row["positive_id"]), query, row["positive"], "positive")
+    negatives = [passages.text(_key(row, one), query, text, "negative") for one, text in held]
     left = row["all_negatives"] - len(negatives)
     if left:
-        negatives[-1:] = [Text("negative", row["negatives"][-1], f"and {number(left)} more negatives")]
-    positive = Text("positive", row["positive"])
-    first, more = ([positive, *negatives[:1]], negatives[1:]) if negatives else ([positive], [])
-    return Quote(row["query"], (row["tenant"], row["split"], row["source"]), first, more)
+        last = negatives[-1]
+        negatives[-1] = replace(last, note=", ".join(filter(None, (last.note, f"and {number(left)} more negatives"))))
+    return Quote(query, (row["tenant"], row["split"], row["source"]), [positive, *negatives[:1]], negatives[1:])
 
 
-def _doubts(table: pa.Table, _source: Source) -> list[Quotes]:
-    return [Quotes([_doubt(row) for row in table.to_pylist()])]
+def _doubts(table: pa.Table, source: Source) -> list[Quotes]:
+    rows = table.to_pylist()
+    passages = Passages(source, [_key(row, row[name]) for row in rows for name in ("chunk_id", "positive_id")])
+    return [Quotes([_doubt(row, passages) for row in rows])]
 
 
-def _doubt(row: dict[str, Any]) -> Quote:
+def _doubt(row: dict[str, Any], passages: Passages) -> Quote:
     said = f"probability {row['probability']:.4f}, threshold {row['threshold']:.4g}"
     tags = (row["tenant"], row["split"], row["source"], f"{row['doubtful']} in doubt")
-    if row["negative"] is None:
-        return Quote(row["query"], tags, [Text("positive", row["positive"], said)])
-    return Quote(row["query"], tags, [Text("negative", row["negative"], said)], [Text("positive", row["positive"])])
+    query, positive, note = row["query"], _key(row, row["positive_id"]), said if row["negative"] is None else ""
+    texts = [passages.text(positive, query, row["positive"], "positive", note)]
+    if row["negative"] is not None:
+        texts.insert(0, passages.text(_key(row, row["chunk_id"]), query, row["negative"], "negative", said))
+    return Quote(query, tags, texts)
 
 
 SECTION = FigureSection(

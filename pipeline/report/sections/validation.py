@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, whiskers
-from darklode.pipeline.report.drawing import Chart, Quote, Quotes, Text
+from darklode.pipeline.report.drawing import Chart, Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.passages import Key, Passages, plain
 from darklode.pipeline.report.source import Source
 
 READ = 10
@@ -49,16 +50,23 @@ def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Whisker]:
             yield Whisker("all pairs", middle, low, high, of)
 
 
-def _quotes(table: pa.Table, _source: Source) -> list[Quotes]:
-    return [Quotes([_quote(row) for row in table.to_pylist()])]
+def _quotes(table: pa.Table, source: Source) -> list[Quotes]:
+    rows = table.to_pylist()
+    passages = Passages(source, [_key(row) for row in rows])
+    return [Quotes([_quote(row, passages) for row in rows])]
 
 
-def _quote(row: dict[str, Any]) -> Quote:
+def _key(row: dict[str, Any]) -> Key:
+    return row["tenant"], row["query_id"], row["chunk_id"]
+
+
+def _quote(row: dict[str, Any], passages: Passages) -> Quote:
     said = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
     role = "positive" if row["people"] else "negative"
     note = f"to people; the judge: {row['verdict']}{said}; stands for {number(round(row['weight']))} pairs"
-    reasons = [Text("", row[name]) for name in ("reasons", "judge_says") if row[name]]
-    return Quote(row["query"], (row["tenant"], row["kind"]), [Text(role, row["chunk"], note)], reasons)
+    reasons = [plain(row[name]) for name in ("reasons", "judge_says") if row[name]]
+    chunk = passages.text(_key(row), row["query"], row["chunk"], role, note)
+    return Quote(row["query"], (row["tenant"], row["kind"]), [chunk], reasons)
 
 
 SECTION = FigureSection(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.marking import FENCES
+from darklode.pipeline.base.marking import BEGINS_FENCED
 from darklode.pipeline.base.reading import DOCUMENT, Reading
 from darklode.pipeline.validate.review.journal import pair_name
 
@@ -33,7 +33,7 @@ _PAIRS = """
     SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
            dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
            q.text AS query, c.doc_id, c.position AS place, c.title, c.heading, c.text, d.url,
-           coalesce({within}, false) AS fenced,
+           {fenced} AS fenced,
            {judge}
     FROM sample s
     LEFT JOIN queries q ON q.tenant = s.tenant AND q.query_id = s.query_id
@@ -51,9 +51,8 @@ _VERDICTS = """
         FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
     ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
 """
-_WITHIN = FENCES.format(text='left(d.text, c."start")') + " % 2 = 1"
 _AROUND = f"""
-    SELECT c.position, c.heading, c.text, coalesce({_WITHIN}, false) AS fenced
+    SELECT c.position, c.heading, c.text, {BEGINS_FENCED} AS fenced
     FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
     WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
 """
@@ -178,7 +177,7 @@ def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[Deck]:
     """
     judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
     with tables.connect() as connection:
-        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, within=_WITHIN)).to_arrow_table()
+        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED)).to_arrow_table()
         _check(pairs, tables.url)
         yield Deck(pairs, connection)
 

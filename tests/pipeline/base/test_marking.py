@@ -78,3 +78,42 @@ def test_parts_of_words_are_marked_whatever_their_case_and_accents() -> None:
     found = [piece.text for piece in marker.pieces("Resume, RÉSUMÉ: a monkey's key ring") if piece.marked]
     assert found == ["Resume", "RÉSUMÉ", "monkey", "key", "ring"]
     assert folded("Ünïcode") == "unicode"
+
+
+LONG = (
+    "Intro to it all.\n\n"
+    + "Filler words here. " * 12
+    + "\n\n```sh\nkey rotate\nkey show\n```\n\n- one\n- two\n"
+    + "end " * 90
+)
+
+
+def plain(blocks: list[TextBlock]) -> str:
+    return "\n".join("".join(piece.text for piece in line) for block in blocks for line in block.lines)
+
+
+def test_a_clip_keeps_its_lines_and_begins_with_that_of_the_first_mark() -> None:
+    clip = Marker.of_terms(Analyzer(), "rotate").clipped(LONG, 120)
+    assert plain(clip).startswith("… key rotate\nkey show\n```\n\n- one\n- two\nend ")
+    assert plain(clip).endswith("end …")
+    assert clip[0].fixed, "code that began before the clip"
+    assert [piece.text for line in clip[0].lines for piece in line if piece.marked] == ["rotate"]
+    assert not clip[1].fixed
+
+
+@pytest.mark.parametrize("characters", [40, 77, 120, 300, 5000])
+@pytest.mark.parametrize("query", ["rotate", "nothing of it", "end", "filler"])
+def test_a_clip_is_a_piece_of_the_text_about_as_long_as_asked(query: str, characters: int) -> None:
+    marker = Marker.of_terms(Analyzer(), query)
+    clip = plain(marker.clipped(LONG, characters))
+    piece = clip.removeprefix("… ").removesuffix(" …")
+    assert piece in LONG
+    assert clip == piece or len(LONG) > characters
+    assert characters / 3 < len(piece) <= characters or piece == LONG
+
+
+def test_a_mark_far_into_a_long_line_is_in_the_clip() -> None:
+    text = "word " * 200 + "needle " + "word " * 200
+    clip = plain(Marker.of_terms(Analyzer(), "needle").clipped(text, 100))
+    assert clip.startswith("… word")
+    assert "needle" in clip

@@ -12,11 +12,12 @@ from darklode.pipeline.report.charts import (
     Whisker,
     evidence,
     histograms,
+    small_whiskers,
     stacked,
     whiskers,
     whole_bins,
 )
-from darklode.pipeline.report.drawing import Axis, Bar, Column, Dot
+from darklode.pipeline.report.drawing import Axis, Bar, Chart, Column, Dot
 
 SERIES = {"good": ("relevant", "a"), "bad": ("not relevant", "b")}
 
@@ -80,6 +81,24 @@ def test_whiskers_share_an_axis_and_a_group_is_named_once() -> None:
     dots = [row.marks[0] for row in chart.rows]
     assert all(isinstance(dot, Dot) and 0 <= dot.low < dot.at < dot.high <= 100 for dot in dots)
     assert chart.axis.ticks[0][1] == "0.6", "it need not begin at 0"
+
+
+def test_small_charts_stand_side_by_side_on_one_scale() -> None:
+    estimates = [
+        Whisker("bm25", 0.93, 0.92, 0.94, "9 queries", "acme"),
+        Whisker("dense", 0.95, 0.94, 0.96, "9 queries", "acme"),
+        Whisker("bm25", 0.99, 0.98, 1.0, "4 queries", "b"),
+    ]
+    small = small_whiskers(estimates, "Recall", "a", "cut")
+    assert [(one.title, len(one.rows)) for one in small.drawings if isinstance(one, Chart)] == [("acme", 2), ("b", 1)]
+    places = [mark.at for one in small.drawings if isinstance(one, Chart) for row in one.rows for mark in row.marks]
+    assert places == [12.5, 37.5, 87.5]
+    assert (small.title, small.note) == ("Recall", "cut")
+
+
+def test_what_has_no_interval_says_none() -> None:
+    (row,) = whiskers([Whisker("bm25", 0.5, 0.5, 0.5, "9 queries")], "", "a").rows
+    assert row.marks[0].tip == "0.5000, 9 queries"
 
 
 def test_estimates_that_are_near_are_told_apart() -> None:

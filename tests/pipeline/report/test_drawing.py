@@ -53,6 +53,21 @@ def test_an_axis_around_holds_both_ends_and_has_a_width(one: float, other: float
     assert scale.high - scale.low >= 0.02 - 1e-9
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [
+        (0.91, 1.0, (0.9, 1)),
+        (0.997, 1.0, (0.98, 1)),
+        (0.0, 0.0, (0, 0.02)),
+        (-0.1, 0.3, (-0.1, 0.3)),
+        (0.0, 1.0, (0, 1)),
+    ],
+)
+def test_an_axis_around_fits_its_numbers(low: float, high: float, ends: tuple[float, float]) -> None:
+    scale = AxisScale.around(low, high, 0.02)
+    assert (scale.low, scale.high) == ends
+
+
 def test_places_are_percent_of_the_way_and_never_outside() -> None:
     scale = AxisScale(10, 30)
     assert [scale.at(value) for value in (5, 10, 15, 30, 99)] == [0, 0, 25, 100, 100]

@@ -8,6 +8,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Facts
 from darklode.pipeline.report.figure import Figure, FilledFigure, filled
+from darklode.pipeline.report.numbers import UNKNOWN
 from helpers.report_runs import opened, random_run
 
 COUNTS = Figure("counts", "Counts", "From 0 on.", lambda _: pa.table({"n": range(5)}), most=3)
@@ -31,6 +32,14 @@ def test_what_is_drawn_is_what_is_kept(run: Run) -> None:
     (one,) = fill(run, drawn)
     assert one.drawings == [Facts([("rows", "3")])]
     assert fill(run, COUNTS)[0].drawings == ()
+
+
+def test_columns_of_which_nothing_is_known_go_and_are_named(run: Run) -> None:
+    partly = pa.table({"n": [1, 2], "kappa": pa.array([None, None], pa.float64()), "share": [None, 0.5]})
+    (one,) = fill(run, replace(COUNTS, table=lambda _: partly))
+    assert (one.table.column_names, list(one.unknown)) == (["n", "share"], ["kappa"])
+    (said,) = fill(run, replace(COUNTS, table=lambda _: partly, null=UNKNOWN))
+    assert (said.table.column_names, list(said.unknown)) == (["n", "kappa", "share"], [])
 
 
 def test_without_rows_or_without_its_tables_there_is_no_figure(run: Run) -> None:

@@ -112,7 +112,7 @@ def test_a_dark_screen_has_dark_paper(context: BrowserContext, finished: Path) -
 
 def test_on_paper_it_is_light_and_everything_is_open(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
-    whole = page.locator(".whole").first
+    whole = page.locator(".quote details > .text").first
     assert not whole.is_visible()
     page.emulate_media(media="print", color_scheme="dark")
     assert colour(page, "background-color") == "rgb(255, 255, 255)"

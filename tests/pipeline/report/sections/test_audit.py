@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.drawing import Chart, Multiples
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.report_runs import RETRIEVERS, figure, key_of, parsed, rendered, rows_of, shown, text_of
@@ -52,3 +53,30 @@ def test_the_heat_map_holds_the_overlaps(run: Run) -> None:
         [("0.25", "h0"), ("1.00", "none"), ("0.75", "h9")],
         [("0.50", "h5"), ("0.75", "h9"), ("1.00", "none")],
     ]
+
+
+def test_many_tenants_have_a_small_chart_each_in_the_order_of_all(run: Run) -> None:
+    names = {None: ("x", "y"), **{f"t{place:02}": ("y", "x") for place in range(15)}}
+    counts = {"unique_positives": 1, "positives": 9, "recall_at_depth": 0.9}
+    rows = [
+        {"tenant": tenant, "retriever": name, "queries": 9 if tenant is None else 40 - int(tenant[1:])}
+        | counts
+        | {f"{what}{end}": 0.95 - place / 50 for what in ("recall", "leave_one_out") for end in ("", "_low", "_high")}
+        for tenant, both in names.items()
+        for place, name in enumerate(both)
+    ]
+    put(run, "audit_retrievers", pa.Table.from_pylist(rows[::-1], TABLES["audit_retrievers"].schema))
+    drawn = shown(run)["audit-retrievers"].drawings
+    assert [one.kind for one in drawn] == ["chart", "chart", "multiples", "multiples"]
+    small = drawn[2]
+    assert isinstance(small, Multiples)
+    assert [one.title for one in small.drawings] == [f"t{place:02}" for place in range(12)], "the largest"
+    assert {tuple(row.label for row in one.rows) for one in small.drawings if isinstance(one, Chart)} == {("x", "y")}
+    assert small.note == "The 12 tenants with the most queries are drawn."
+
+
+def test_recall_at_ten_tells_lists_apart_that_hold_everything(run: Run) -> None:
+    (first, *_) = shown(finished_run(run.store.url))["audit-retrievers"].drawings
+    assert isinstance(first, Chart)
+    assert first.title == "Recall@10, each list alone"
+    assert {row.label for row in first.rows} == {"bm25", "../dense one"}

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.report.drawing import Chart
 from darklode.schemas.settings import JudgeSettings, Settings
 from darklode.schemas.tables import TABLES
 from helpers.report_runs import figure, parsed, rendered, rows_of, shown, text_of
@@ -57,3 +58,18 @@ def test_each_tenant_has_the_threshold_that_was_fitted_for_it(chance_run: Run) -
         assert row["threshold"] == fitted[row["tenant"]]
         side = 1 if row["doubtful"] == "positive" else -1
         assert row["margin"] == pytest.approx(side * (row["probability"] - row["threshold"]))
+
+
+def test_probabilities_that_lie_close_have_an_axis_of_their_own(run: Run) -> None:
+    said = [0.9, 0.903, 0.95, 1.0, 1.0]
+    rows = [
+        {"tenant": "a", "query_id": "q", "chunk_id": str(place), "judge_id": "j", "relevant": True, "probability": one}
+        for place, one in enumerate(said)
+    ]
+    put(run, "verdicts", pa.Table.from_pylist(rows, schema=TABLES["verdicts"].schema))
+    figure_ = shown(run, Settings(judge=JudgeSettings(threshold=0.9)))["verdict-probabilities"]
+    found = [(row["probability_from"], row["relevant"]) for row in figure_.table.to_pylist()]
+    assert found == [(0.9, 2), (0.95, 1), (0.995, 2)]
+    (chart,) = figure_.drawings
+    assert isinstance(chart, Chart)
+    assert (chart.axis.ticks[0][1], chart.axis.ticks[-1][1], chart.rules[0].at) == ("0.9", "1", 0)

@@ -9,7 +9,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.sections import triplets as doubts
 from darklode.schemas.settings import JudgeSettings, Settings
 from darklode.schemas.tables import TABLES
-from helpers.report_runs import THRESHOLD, key_of, shown
+from helpers.finished_run import finished_run
+from helpers.report_runs import THRESHOLD, figure, key_of, parsed, rendered, shown, text_of
 from helpers.runs import put, read
 from helpers.small_log import mine, random_log
 
@@ -73,3 +74,22 @@ def test_mined_positives_that_the_judge_doubts_come_lowest_first(run: Run) -> No
     rows = shown(run)["doubtful-mined-triplets"].table.to_pylist()
     lowest = sorted(verdicts, key=lambda row: row["probability"])[:10]  # type: ignore[arg-type,return-value]
     assert [(*key_of(row), row["chunk_id"]) for row in rows] == [(*key_of(row), row["positive_id"]) for row in lowest]
+
+
+def test_a_closed_card_says_where_its_texts_are_from_and_how_sure_the_judge_was(run: Run) -> None:
+    root = parsed(rendered(finished_run(run.store.url)))
+    cards = [text_of(card) for card in figure(root, "random-triplets").iter("li")]
+    (card,) = [one for one in cards if one.startswith("reset the key acme") and "a list" in one]
+    assert "positive probability 0.700Guide › Keys › Reset guide/My page.md" in card
+    assert "negative probability 0.700Guide ../x y" in card
+    lines = [text_of(one) for one in figure(root, "random-triplets").iter("div") if one.get("dir")]
+    assert "- a list tab" in lines, "a line of its own"
+
+
+def test_a_mined_triplet_names_its_documents(run: Run) -> None:
+    mine(run, random_log(7))
+    named = {row["title"] or row["doc_id"] for row in read(run, "documents")}
+    cards = figure(parsed(rendered(run)), "random-triplets")
+    where = [text_of(one) for one in cards.iter("div") if one.get("class") == "where"]
+    assert len(where) >= 10
+    assert all(any(str(name) in one for name in named) for one in where)

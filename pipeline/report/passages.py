@@ -1,0 +1,81 @@
+"""Texts of queries as cards show them: their document's name, the query's terms marked, and the judge's probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.base.marking import BEGINS_FENCED, Marker, TextBlock
+from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.report.drawing import Text
+from darklode.pipeline.report.source import Source
+
+EXCERPT = 260
+"""Characters of a text that are shown before its reader asks for more."""
+
+Key = tuple[str, str, str]
+"""Tenant, query_id, and the chunk_id or, of a mined run, the doc_id."""
+
+_CHUNKS = f"""
+    SELECT w.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED} AS fenced FROM wanted w
+    LEFT JOIN chunks c ON c.tenant = w.tenant AND c.chunk_id = w.id
+    LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+"""
+_DOCUMENTS = """
+    SELECT w.*, w.id AS doc_id, d.title, CAST(NULL AS VARCHAR) AS heading, false AS fenced FROM wanted w
+    LEFT JOIN documents d ON d.tenant = w.tenant AND d.doc_id = w.id
+"""
+_JUDGED = "SELECT tenant, query_id, chunk_id AS id, probability FROM verdicts"
+_MINED = """
+    SELECT tenant, query_id, positive_id AS id, probability FROM mined_verdicts UNION ALL
+    SELECT tenant, query_id, negative_id, negative_probability FROM mined_verdicts
+"""
+_KNOWN = """
+    WITH judged AS (
+        SELECT tenant, query_id, id, max(probability) AS probability
+        FROM ({judged}) SEMI JOIN wanted USING (tenant, query_id, id) GROUP BY ALL
+    )
+    SELECT p.*, j.probability FROM ({passages}) p LEFT JOIN judged j USING (tenant, query_id, id)
+"""
+
+
+class Passages:
+    """What is known of some texts, looked up at once.
+
+    Args:
+        source: the run.
+        wanted: which texts of which queries will be asked for.
+    """
+
+    def __init__(self, source: Source, wanted: Iterable[Key]) -> None:
+        rows = [dict(zip(("tenant", "query_id", "id"), key, strict=True)) for key in dict.fromkeys(wanted)]
+        keys = pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in ("tenant", "query_id", "id")]))
+        judged, passages = (_MINED, _DOCUMENTS) if source.mined else (_JUDGED, _CHUNKS)
+        asked = _KNOWN.format(judged=judged, passages=passages)
+        with source.tables.connect(asked) as connection:
+            connection.register("wanted", keys)
+            found = connection.sql(asked).to_arrow_table().to_pylist()
+        self._known: dict[Key, dict[str, Any]] = {(row["tenant"], row["query_id"], row["id"]): row for row in found}
+        bm25 = source.settings.bm25
+        self._analyzer = Analyzer(bm25.stemmer, bm25.stop_words)
+
+    def text(self, key: Key, query: str, text: str, role: str, note: str = "") -> Text:
+        """A text of a query as a card shows it; a note that says nothing leaves room for the judge's probability."""
+        known, marker = self._known[key], Marker.of_terms(self._analyzer, query)
+        probability = known["probability"]
+        note = note or ("" if probability is None else f"probability {probability:.3f}")
+        named = [marker.pieces(known[name]) for name in ("title", "heading") if known[name]]
+        return Text(*_texts(marker, text, known["fenced"]), role, note, named, known["doc_id"] or "")
+
+
+def plain(text: str) -> Text:
+    """A text that stands for itself."""
+    return Text(*_texts(Marker.of_parts(()), text, fenced=False))
+
+
+def _texts(marker: Marker, text: str, fenced: bool) -> tuple[list[TextBlock], list[TextBlock]]:
+    """What is shown at once, and what on demand."""
+    whole = marker.blocks(text, fenced=fenced) if len(text) > EXCERPT else []
+    return marker.clipped(text, EXCERPT, fenced=fenced), whole
