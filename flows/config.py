@@ -46,21 +46,7 @@ def load_settings(
     """
     given = read_config(Path(config)) if config else {}
     file = {key: value for key, value in given.items() if key not in BESIDES}
-    base = reduce(merge, [file, values or {}], _preset(preset))
-    try:
-        return resolve(merge(base, overrides(assignments)))
-    except SettingsError as error:
-        if assignments and _is_sound(base):
-            raise CommandLineError(*error.each) from error
-        raise
-
-
-def _is_sound(values: Mapping[str, Any]) -> bool:
-    try:
-        resolve(values)
-    except SettingsError:
-        return False
-    return True
+    return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
 
 
 def read_config(file: Path) -> dict[str, Any]:

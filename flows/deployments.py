@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from darklode.flows import orchestration
 from darklode.flows.config import load_settings, project
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import MissingPart, SettingsError
 
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
 """Two runs at once on one folder cannot both commit: the later one waits."""
@@ -46,6 +46,7 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
 
     Raises:
         SettingsError: the file cannot be read, or names neither queries nor a log; no such time, name or pool.
+        MissingPart: the server refuses the deployment.
     """
     load_settings(project(config).preset, config)
     paths = project(config).paths
@@ -79,7 +80,7 @@ def _told() -> Iterator[None]:
     except ValidationError as error:
         raise SettingsError(f"--pool: {error.errors()[0]['msg']}") from error
     except (DeploymentApplyError, PrefectHTTPStatusError) as error:
-        raise SettingsError(f"the Prefect server refuses the deployment: {' '.join(str(error).split())}") from error
+        raise MissingPart(f"the Prefect server refuses the deployment: {' '.join(str(error).split())}") from error
 
 
 def _schedule(cron: str, timezone: str) -> CronSchedule:

@@ -62,7 +62,7 @@ class Findings:
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:
-            raise NotReady(*(message for error in self.errors for message in error.each))
+            raise NotReady(self.errors)
 
 
 def found_by(checks: Sequence[Check]) -> Findings:
@@ -159,8 +159,9 @@ def builders(settings: Settings) -> dict[str, KindSection]:
 def miners(settings: Settings) -> dict[str, KindSection]:
     """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
     found: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
+    named = tools.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
     if settings.relevance.ranker != "none":
-        found |= _of_retrievers(tools.ranking_retrievers(settings))
+        found |= _of_retrievers(named)
     if tools.verifies(settings):
         found |= {f"judge {judge.kind}": judge for judge in members(configured(settings))}
     return found

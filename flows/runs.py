@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.sealed import KEY as SEAL
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.artifacts.store import check_address
-from darklode.pipeline.base.errors import ArtifactError, CommandLineError, SettingsError
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
     from darklode.schemas.settings import Settings
@@ -63,15 +63,12 @@ class Recorded:
         """The settings with others in their places, given as nested sections.
 
         Raises:
-            CommandLineError: one of them cannot be; the settings themselves can.
+            SettingsError: one of them cannot be.
         """
         from darklode.flows.config import resolve
         from darklode.schemas.keys import merge
 
-        try:
-            return resolve(merge(self.settings.model_dump(mode="json"), values))
-        except SettingsError as error:
-            raise CommandLineError(*error.each) from error
+        return resolve(merge(self.settings.model_dump(mode="json"), values))
 
 
 NAMED = 3
@@ -136,7 +133,7 @@ def recorded(run: Run) -> Recorded:
     """What a run was last made from.
 
     Raises:
-        ArtifactError: the folder holds no run.
+        ArtifactError: the folder holds no run, or settings that are none.
     """
     from darklode.flows.config import recorded_settings
 
@@ -145,7 +142,10 @@ def recorded(run: Run) -> Recorded:
         raise no_run(run)
     if ADAPTED in inputs:
         raise ArtifactError(f"{run.store.url} holds an encoder made by `darklode adapt`, and no run")
-    return Recorded(inputs, recorded_settings(settings))
+    try:
+        return Recorded(inputs, recorded_settings(settings))
+    except SettingsError as error:  # nobody typed them now
+        raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; run the command that made the run again") from error
 
 
 def benchmark(run: Run) -> Recorded:

@@ -94,10 +94,15 @@ def _entries(group: Group) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"darklode.{group.name}")}
 
 
+_FEW = 20  # names that a line takes
+
+
 def nearest(name: str, known: list[str]) -> str:
-    """A phrase that names the nearest known name, or all of them."""
+    """A phrase that names the nearest known name, and all of them where they are few or none is near."""
     close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+    guess = f"did you mean {close[0]}?" if close else ""
+    listed = f"known are {', '.join(known)}" if not close or len(known) <= _FEW else ""
+    return " ".join(filter(None, (guess, listed)))
 
 
 @dataclass(frozen=True)

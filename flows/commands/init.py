@@ -3,19 +3,25 @@
 The settings file that `darklode init` writes: what was chosen, and beside it the settings one looks for next.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from darklode.flows.commands.options import PresetOption, application
 from darklode.flows.config import DEFAULT_PRESET, PATHS, Project, load_settings, project
 from darklode.flows.console import console, printable
-from darklode.pipeline.base.errors import CommandLineError, SettingsError
+from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.keys import keys, kinds, known_keys
+from darklode.schemas.kinds import nearest
+
+if TYPE_CHECKING:
+    from darklode.pipeline.ingest.look import Look
 
 app = application()
 
@@ -123,7 +129,18 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-SECTIONS = {"documents": "ingest.documents.columns", "queries": "ingest.queries.columns", "logs": "logs.columns"}
+SOURCES = {"documents": "ingest.documents", "queries": "ingest.queries", "logs": "logs"}
+"""The settings of what is read."""
+OPTIONS = {"documents": "docs", "queries": "queries", "logs": "logs"}
+NONE = "-"
+"""What a person types for no path at all, where one is proposed."""
+
+LIKELY = {
+    "documents": "docs documents document handbook corpus manual manuals articles wiki pages texts".split(),
+    "queries": "queries query searches questions search terms".split(),
+    "logs": "logs log clicks clickstream impressions ubi searches events".split(),
+}
+"""Words in the names of files and folders that hold such, the likeliest first."""
 
 
 @app.command(epilog="Example: darklode init --docs handbook/ --queries queries.csv --runs runs")
@@ -150,15 +167,15 @@ def init(
 ) -> None:
     """Write a commented settings file for your own data; it asks for what no option says."""
     if file.exists():
-        raise SettingsError(f"{file} is there already; name another file, or edit that one")
+        raise NotWritable(f"{file} is there already; name another file, or edit that one")
     ask = _Ask()
-    found = {"docs": ask.path("docs", docs, "Documents (file or folder)")}
-    found["queries"] = ask.path("queries", queries, "Queries (file or folder; empty: none)", "")
-    found["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; empty: none)", "")
+    found = {"docs": ask.path("documents", docs, "Documents (file or folder)")}
+    found["queries"] = ask.path("queries", queries, "Queries (file or folder; none: -)", [*found.values()])
+    found["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; none: -)", [*found.values()])
     if not found["queries"] and not found["logs"]:
         raise CommandLineError("there is nothing to do without queries or a search log: say --queries, --logs or both")
     root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
-    chosen = ask.columns(found, columns or [])
+    chosen = ask.sources(found, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
     spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", "en")
     chosen |= {"clean.language": _languages(spoken)} if spoken != "en" else {}
@@ -174,7 +191,7 @@ def _languages(spoken: str) -> list[str] | str | None:
     return names if len(names) > 1 else next(iter(names), None)
 
 
-def _judge(ask: "_Ask", url: str | None, model: str | None) -> dict[str, Any]:
+def _judge(ask: _Ask, url: str | None, model: str | None) -> dict[str, Any]:
     """Settings of the judge; the embedded one needs none."""
     server = ask("judge-url", url, "The judge: address of an OpenAI-compatible server (empty: embedded scorer)", "")
     if not server:
@@ -209,53 +226,104 @@ def _write(file: Path, text: str) -> None:
 
 
 class _Ask:
-    """Takes what an option says, and asks for the rest where there is a person to ask."""
+    """Takes what an option says, and asks for the rest where there is a person to ask; each question shows a guess."""
+
+    def __init__(self) -> None:
+        self.person = sys.stdin.isatty()
 
     def __call__(self, option: str, given: str | None, question: str, default: str | None) -> str:
         if given is not None:
             return given
-        if sys.stdin.isatty():
+        if self.person:
             return str(typer.prompt(question, default=default, show_default=bool(default)))
         if default is None:
             raise CommandLineError(f"say --{option}: there is no terminal to ask at")
         return default
 
-    def path(self, option: str, given: str | None, question: str, default: str | None = None) -> str:
-        """A path of the user's data."""
-        return self(option, given, question, default)
+    def path(self, kind: str, given: str | None, question: str, taken: Collection[str] | None = None) -> str:
+        """A path of the user's data; empty: none, which only what comes after the documents can be.
 
-    def columns(self, paths: dict[str, str], given: list[str]) -> dict[str, Any]:
-        """Settings for columns whose names do not tell what they are.
+        Args:
+            kind: of `SOURCES`.
+            given: what the option says.
+            question: for a person.
+            taken: the paths that other questions have found; None: there has to be one.
+        """
+        usual = None if taken is None else ""
+        guess = _nearby(kind, taken or ()) if self.person and given is None else None
+        answer = self(OPTIONS[kind], given, question, guess or usual)
+        return "" if answer == NONE and taken is not None else answer
+
+    def sources(self, paths: Mapping[str, str], given: list[str]) -> dict[str, Any]:
+        """Settings for formats and columns that names do not tell.
 
         Raises:
             InputError: a path holds nothing that can be read.
-            SettingsError: a column that must be there was not named, or an assignment has another form.
+            CommandLineError: a column that must be there was not named, or an assignment has another form.
         """
-        from darklode.pipeline.ingest.files import look
-
         named = dict(_assignment(one) for one in given)
-        for kind, name in (("documents", "docs"), ("queries", "queries"), ("logs", "logs")):
-            if not paths[name] or "://" in paths[name]:
-                continue
-            seen = look(kind, paths[name])  # type: ignore[arg-type]
-            files = f"{seen.files:,} file{'s' if seen.files != 1 else ''}"
-            console.print(f"{printable(paths[name])}: {files}, {seen.format}", soft_wrap=True)
-            for role in seen.missing:
-                key = f"{SECTIONS[kind]}.{role}"
-                if key not in named:
-                    named[key] = self._column(kind, role, list(seen.columns))
+        for kind, section in SOURCES.items():
+            path = paths[OPTIONS[kind]]
+            if path and "://" not in path:
+                named |= self._source(kind, path, f"{section}.columns.", named)
         return named
 
-    def _column(self, kind: str, role: str, columns: list[str]) -> str:
-        listed = ", ".join(columns)
-        if not sys.stdin.isatty():
-            raise SettingsError(f"which column of the {kind} is the {role}? say --column {kind}.{role}=NAME: {listed}")
-        return str(typer.prompt(f"Which column of the {kind} is the {role}? ({listed})"))
+    def _source(self, kind: Any, path: str, columns: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The settings that one source needs, besides what is named."""
+        from darklode.pipeline.ingest.look import look
+
+        roles = {key.removeprefix(columns): name for key, name in named.items() if key.startswith(columns)}
+        seen = look(kind, path, roles)
+        if kind == "logs" and self.person:
+            seen = look(
+                kind, path, roles, self("", None, "Format of the search log (csv, jsonl, parquet, ubi)", seen.format)
+            )
+        _tell(path, seen)
+        if seen.said:
+            yield f"{SOURCES[kind]}.format", seen.format
+        for role, guess in seen.missing.items():
+            yield f"{columns}{role}", self._column(kind, role, guess, ", ".join(seen.columns))
+
+    def _column(self, kind: str, role: str, guess: str | None, listed: str) -> str:
+        option = f"--column {kind}.{role}=NAME"
+        if self.person:
+            return str(typer.prompt(f"Which column of the {kind} is the {role}? ({listed})", default=guess))
+        if guess is None:
+            raise CommandLineError(f"which column of the {kind} is the {role}? say {option}: {listed}")
+        console.print(f"  {role}: column {printable(guess)}, by its name; {option} takes another", soft_wrap=True)
+        return guess
+
+
+def _nearby(kind: Any, taken: Collection[str]) -> str | None:
+    """What lies in this folder, has a name as such data has, and can be read as it."""
+    from darklode.pipeline.ingest.likely import likeliest
+    from darklode.pipeline.ingest.look import look
+
+    there = sorted(one.name for one in Path().iterdir() if not one.name.startswith("."))
+    guess = likeliest(kind, LIKELY[kind], [name for name in there if name not in taken])
+    if guess is None:
+        return None
+    try:
+        look(kind, guess)
+    except InputError:
+        return None
+    return guess
+
+
+def _tell(path: str, seen: Look) -> None:
+    files = f"{seen.files:,} file{'s' if seen.files != 1 else ''}"
+    console.print(f"{printable(path)}: {files}, {seen.format}", soft_wrap=True)
+    for remark in seen.remarks:
+        console.print(f"  {printable(remark)}", soft_wrap=True)
 
 
 def _assignment(text: str) -> tuple[str, str]:
     place, equals, name = text.partition("=")
     kind, _, role = place.partition(".")
-    if not equals or kind not in SECTIONS or not role:
+    if not equals or kind not in SOURCES or not role:
         raise CommandLineError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
-    return f"{SECTIONS[kind]}.{role}", name
+    columns = f"{SOURCES[kind]}.columns."
+    roles = [key.removeprefix(columns) for key in known_keys() if key.startswith(columns)]
+    if role not in roles:
+        raise CommandLineError(f"--column {text}: there is no {kind}.{role}; {nearest(role, roles)}")
+    return f"{columns}{role}", name

@@ -12,11 +12,20 @@ HEAD = """\
 Made from the command line itself by `python -m darklode.flows.commands.reference`; change the commands, not this page.
 `darklode COMMAND --help` says the same.
 
-RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with exit code 0 where all went well, 1 where
-something has to be mended (it says what and where), 2 where the command line itself is wrong, 3 where `validate` finds
-that a run may not be published or `adapt` hands the base over, 4 where `mine` holds days of the log back, and 130 after
-Ctrl-C. An error is a line, or as many as things are wrong; `--debug`, anywhere, shows the traceback. SIGTERM ends it by
-that signal, within seconds: a judge's replies that had come are kept, and the same command goes on.
+RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with one of these exit codes:
+
+| code | what it says |
+|---|---|
+| 0 | all went well |
+| 1 | something has to be mended: an input, a run, a server, a model; the message says what and where |
+| 2 | the command line or a setting is wrong, in an option or in a file: an unknown name, a value out of bounds |
+| 3 | `validate` finds that a run may not be published, or `adapt` hands the base over |
+| 4 | `mine` holds days of the log back; all else is published |
+| 130 | Ctrl-C |
+
+An error is a line, or as many as things are wrong (the code is 1 where both 1 and 2 hold); `--debug`, anywhere, shows
+the traceback. SIGTERM ends a command by that signal, within seconds: a judge's replies that had come are kept, and the
+same command goes on.
 """
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.base.errors import CommandLineError, SettingsError
+from darklode.pipeline.base.errors import CommandLineError, MissingPart
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 TOKEN_FILE = "review/token"  # noqa: S105 (a file's name)
@@ -73,7 +73,7 @@ def listen(place: Place) -> socket.socket:
     """A socket that listens there.
 
     Raises:
-        SettingsError: the port is taken, or this machine does not have the host's address.
+        MissingPart: the port is taken, or this machine does not have the host's address.
     """
     try:
         found = socket.getaddrinfo(place.host.strip("[]"), place.port, type=socket.SOCK_STREAM)
@@ -88,7 +88,7 @@ def listen(place: Place) -> socket.socket:
             raise
     except (OSError, UnicodeError) as error:
         message = f"{place.host}, port {place.port}: {error}; is something else there? --port 0 takes a free port"
-        raise SettingsError(message) from error
+        raise MissingPart(message) from error
     return opened
 
 

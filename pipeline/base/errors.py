@@ -4,6 +4,7 @@ DarklodeError
 ├── SettingsError         an unknown key, a value out of bounds
 │   └── CommandLineError  the same of an option, and not of a file
 ├── InputError            a path, file or column that cannot be read at all
+│   ├── MissingColumns    columns that a source must have, and no name of its own says which they are
 │   └── TooManyRejects    so many bad rows that the mapping must be wrong
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
@@ -18,7 +19,7 @@ DarklodeError
 Each message says what was wrong, where, and what to do next. A bad row is no error: it goes to `rejects`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class DarklodeError(Exception):
@@ -38,15 +39,30 @@ class DarklodeError(Exception):
 class SettingsError(DarklodeError):
     """A setting that is unknown or out of bounds."""
 
+    code = 2
+
 
 class CommandLineError(SettingsError):
     """An option that is wrong, or does not go with another one."""
 
-    code = 2
-
 
 class InputError(DarklodeError):
     """An input that cannot be read at all."""
+
+
+class MissingColumns(InputError):
+    """A source lacks columns that it must have, by their names.
+
+    Args:
+        messages: as for all errors.
+        present: the source's columns.
+        guesses: the likeliest column of each role that is missing, None where none speaks for itself.
+    """
+
+    def __init__(self, *messages: str, present: Sequence[str] = (), guesses: Mapping[str, str | None]) -> None:
+        super().__init__(*messages)
+        self.present = present
+        self.guesses = guesses
 
 
 class TooManyRejects(InputError):
@@ -93,7 +109,16 @@ class MissingPart(DarklodeError):
 
 
 class NotReady(DarklodeError):
-    """Several things that stand in the way, found before anything was begun."""
+    """Several things that stand in the way, found before anything was begun.
+
+    Args:
+        errors: what they are; their code is its own, where all have one.
+    """
+
+    def __init__(self, errors: Sequence[DarklodeError]) -> None:
+        super().__init__(*(message for error in errors for message in error.each))
+        codes = {error.code for error in errors}
+        self.code = codes.pop() if len(codes) == 1 else DarklodeError.code
 
 
 class ExportError(DarklodeError):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import InputError, MissingColumns
 from darklode.pipeline.ingest.likely import MOST_COLUMNS, hint, likeliest, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
@@ -93,15 +93,15 @@ class Columns:
         """The column for each role that the source has, of those that are present.
 
         Raises:
-            InputError: a column that the settings name is not there, there is none for a role that is needed, or two
-                have the name of one.
+            MissingColumns: there is none for a role that is needed.
+            InputError: a column that the settings name is not there, or two have the name of one.
         """
         for role, name in self.named.items():
             self.check(where, role, name, present)
         found = self._roles(present)
-        for role in self.needed:
-            if role not in found:
-                raise self._lacking(where, role, present)
+        if guesses := self.guesses(present):
+            lacking = [self._lacking(where, role, guess, present) for role, guess in guesses.items()]
+            raise MissingColumns(*lacking, present=list(present), guesses=guesses)
         twice = [name for name in found.values() if list(present).count(name) > 1]
         if twice:
             raise InputError(f"{where} has several columns named {twice[0]!r}; rename all but one")
@@ -111,11 +111,19 @@ class Columns:
         """Whether all that the settings name and all that is needed is there."""
         return set(self.named.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
 
-    def _lacking(self, where: str, role: str, present: Collection[str]) -> InputError:
-        wanted, taken = ", ".join(self.usual[role]), set(self._roles(present).values())
-        guess = likeliest(role, self.usual[role], [name for name in present if name not in taken])
-        said = f"{where} has no column for the {role} (none of {wanted}); it has {_list(present)}; "
-        return InputError(said + hint(option(self.section, role, guess), guess))
+    def guesses(self, present: Collection[str]) -> dict[str, str | None]:
+        """The likeliest column of each role that is needed and has none, each column once; None: there is none."""
+        found = self._roles(present)
+        taken, guesses = set(found.values()), dict[str, str | None]()
+        for role in self.needed:
+            if role not in found:
+                guesses[role] = likeliest(role, self.usual[role], [name for name in present if name not in taken])
+                taken.add(guesses[role] or "")
+        return guesses
+
+    def _lacking(self, where: str, role: str, guess: str | None, present: Collection[str]) -> str:
+        said = f"{where} has no column for the {role} (none of {', '.join(self.usual[role])}); it has {_list(present)}"
+        return f"{said}; {hint(option(self.section, role, guess), guess)}"
 
     def everywhere(self, found: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """The names of each role in a file whose rows may omit what others have: of those not found yet, all usual.

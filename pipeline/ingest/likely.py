@@ -17,7 +17,7 @@ WORDS = {
     "position": "position rank ordinal pos place",
     "document": "document doc passage text",
 }
-"""Words that names of the columns of a role are made of, the likeliest first."""
+"""Words that names of the columns of a role are made of, the likeliest first; other roles have those of usual names."""
 
 IDS = {"id", "ids", "uuid", "key", "guid"}
 """What a column that is named so holds is no text."""
@@ -36,7 +36,7 @@ def likeliest(role: str, usual: Sequence[str], present: Collection[str]) -> str 
         usual: the names that are found without being named.
         present: the source's columns.
     """
-    words = [*(word for name in usual for word in parts(name)), *WORDS.get(role, "").split()]
+    words = WORDS[role].split() if role in WORDS else [word for name in usual for word in parts(name)]
     looked = islice(dict.fromkeys(present), MOST_COLUMNS)
     rated = [(_rating(role, name, words), -place, name) for place, name in enumerate(looked)]
     best = max(rated, default=None)

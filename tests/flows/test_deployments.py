@@ -301,12 +301,18 @@ def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own
     ],
 )
 def test_what_cannot_be_deployed_is_one_line(served: Environment, own: Path, options: list[str], message: str) -> None:
-    one_line(run_inside([DARKLODE, "deploy", "--config", str(own), *options], served), message)
+    one_line(
+        run_inside([DARKLODE, "deploy", "--config", str(own), *options], served),
+        message,
+        1 + ("refuses" not in message),
+    )
 
 
 def test_a_file_without_queries_and_log_has_nothing_to_deploy(served: Environment, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("paths: {docs: handbook}\n")
-    one_line(run_inside([DARKLODE, "deploy", "--config", str(tmp_path / "x.yaml")], served), "nothing to deploy")
+    one_line(
+        run_inside([DARKLODE, "deploy", "--config", str(tmp_path / "x.yaml")], served), "nothing to deploy", code=2
+    )
 
 
 def test_without_a_server_it_says_how_to_start_one(alone: Environment, own: Path) -> None:

@@ -56,13 +56,6 @@ TELLS = {
     "build --docs docs --queries q.csv --out s3://user:secret@bucket/run": "must not carry keys or options; set AWS_*",
     "build --docs docs --queries q.csv --out s3://": "s3://",
     f"{MINE} --out run": "run holds a benchmark made by `darklode build`; choose another --out",
-    # settings
-    f"{BUILD} --config none.yaml": "there is no settings file none.yaml",
-    f"{BUILD} --config bad.yaml": "bad.yaml is not YAML",
-    f"{BUILD} --config typo.yaml": "there is no setting poool.depth; did you mean pool.depth?",
-    f"{BUILD} --config list.yaml": "list.yaml must hold sections",
-    f"{BUILD} --config paths.yaml": "there is no paths.doc; did you mean paths.docs?",
-    f"{BUILD} --config docs": "the settings file docs cannot be read",
     # servers, models, keys
     f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server answers at {NOBODY[7:]}; start it",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.key_env=NO_SUCH_KEY": "set the environment variable NO_S",
@@ -74,9 +67,6 @@ TELLS = {
     f"{BUILD} --set cache.root=q.csv": "q.csv",
     f"{MINE} --set planner.kind=table --set planner.table=none.csv": "planner: none.csv cannot be read",
     f"{MINE} --date 2026-04-01": "no partition of 2026-04-01; the nearest there are: 2026-03-01",
-    f"{MINE} --set logs.time_zone=Mars": "Mars",
-    f"{BUILD} --set pool.retrievers=[bm52]": "there is no retriever bm52; did you mean bm25?",
-    "evaluate run --system bm52": "evaluate.systems: there is no retriever bm52; did you mean bm25?",
     # commands on runs
     "status nothing": "nothing holds no run; make one with `darklode build --out",
     "report docs": "docs holds no run",
@@ -124,8 +114,24 @@ REFUSED = {
     "init x.yaml --docs docs --queries q.csv --column text": "--column takes documents.ROLE=NAME",
     "review run --export-sheet x.csv": "add --reviewer NAME",
     "review run --port 99999": "Invalid value for '--port'",
+    # settings, in an option or a file
+    f"{BUILD} --config none.yaml": "there is no settings file none.yaml",
+    f"{BUILD} --config bad.yaml": "bad.yaml is not YAML",
+    f"{BUILD} --config typo.yaml": "there is no setting poool.depth; did you mean pool.depth?",
+    f"{BUILD} --config list.yaml": "list.yaml must hold sections",
+    f"{BUILD} --config paths.yaml": "there is no paths.doc; did you mean paths.docs?",
+    f"{BUILD} --config docs": "the settings file docs cannot be read",
+    f"{MINE} --set logs.time_zone=Mars": "Mars",
+    f"{BUILD} --set pool.retrievers=[bm52]": "there is no retriever bm52; did you mean bm25?",
+    "evaluate run --system bm52": "evaluate.systems: there is no retriever bm52; did you mean bm25?",
+    f"{BUILD} --set pool.retrievers=[bm52,tfidf]": "known are bm25, cca_feedback, character",
+    f"{BUILD} --config unknown.yaml": "pool.retrievers: there is no retriever bm52; did you mean bm25? known are bm25,",
+    f"{BUILD} --set judge.kind=encoder --set judge.encoder=e5": "there is no encoder e5; encoders is empty",
+    f"{BUILD} --set judge.kind=lm": "there is no kind 'lm'; did you mean llm? known are cross_encoder, embedded,",
+    f"{MINE} --set relevance.retrievers=[nobody]": "relevance.retrievers: there is no retriever nobody; known are",
+    f"{MINE} --set planner.kind=tables": "planner.kind: there is no kind 'tables'; did you mean table?",
 }
-"""What is wrong with the command line itself, the words that help, and exit code 2."""
+"""What is wrong with the command line itself or with settings, the words that help, and exit code 2."""
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +166,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad.yaml": "pool: [",
         "typo.yaml": "poool: {depth: 3}\n",
         "list.yaml": "- 1\n",
+        "unknown.yaml": "pool: {retrievers: [bm52]}\n",
         "paths.yaml": "paths: {doc: x}\n",
         "there.yaml": "seed: 1\n",
     }

@@ -62,6 +62,12 @@ def _delimiter(head: bytes, usual: str, columns: Columns) -> str:
     return max(named, key=lambda one: len(named[one])) if len(named[usual]) == 1 else usual
 
 
+def header_in(head: bytes, columns: Columns) -> list[str]:
+    """The names in the first line of a file that begins so, were it CSV."""
+    line = head.partition(b"\n")[0].decode(errors="replace")
+    return _names(line, _delimiter(head, ",", columns))
+
+
 def _names(line: str, delimiter: str) -> list[str]:
     try:
         found = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])

@@ -82,10 +82,41 @@ def test_a_chosen_text_comes_back_as_it_was(value: str, tmp_path: Path) -> None:
 def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Path) -> None:
     assert "say --docs" in call("init").err
     assert "without queries or a search log" in call("init", "--docs", "handbook").err
-    unnamed = call("init", "--docs", "handbook", "--queries", "searches.csv")
-    assert "say --column queries.text=NAME: search_term, n" in unnamed.err
+    (data / "odd.csv").write_text("a,b\n1,2\n")
+    unnamed = call("init", "--docs", "handbook", "--queries", "odd.csv")
+    assert (unnamed.code, "say --column queries.text=NAME: a, b" in unnamed.err) == (2, True)
+    other = call("init", "--docs", "handbook", "--queries", "searches.csv", "--column", "queries.txt=n")
+    assert (other.code, "there is no queries.txt; did you mean text?" in other.err) == (2, True)
     assert "does not exist" in call("init", "--docs", "handbook", "--queries", "other.csv").err
     assert not (data / "darklode.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "remarked"),
+    [
+        (
+            "2026-03-01.csv",
+            "when;search_term;doc;is_clicked\n2026-03-01T10:00:00Z;reset;key.md;1\n".encode("utf-16"),
+            2,
+        ),
+        ("searches.log", b'{"when": "2026-03-01", "search_term": "reset", "doc": "key.md", "is_clicked": 1}\n', 0),
+    ],
+)
+def test_a_strange_log_is_written_down_so_that_it_is_read(
+    call: Call, data: Path, name: str, content: bytes, remarked: int
+) -> None:
+    (data / "log").mkdir()
+    (data / "log" / name).write_bytes(content)
+    shown = call("init", "--docs", "handbook", "--logs", "log")
+    assert (shown.code, shown.err) == (0, "")
+    assert "  query: column search_term, by its name; --column logs.query=NAME takes another" in shown.out
+    assert sum(words in shown.out for words in ("UTF-16", "semicolons")) == remarked
+    logs = load_settings(config=data / "darklode.yaml").logs
+    columns = logs.columns.model_dump(exclude_none=True)
+    assert columns == {"timestamp": "when", "query": "search_term", "doc_id": "doc", "clicked": "is_clicked"}
+    assert logs.format == ("jsonl" if name.endswith(".log") else "auto")
+    checked = call("mine", "--config", "darklode.yaml", "--check")
+    assert (checked.code, checked.err) == (0, "")
 
 
 def test_a_file_is_never_overwritten(call: Call, data: Path) -> None:
@@ -98,7 +129,7 @@ def test_a_file_is_never_overwritten(call: Call, data: Path) -> None:
 def test_a_setting_out_of_bounds_leaves_no_file(call: Call, data: Path) -> None:
     given = ["--docs", "handbook", "--queries", SAMPLE, "--judge-url", "http://user:secret@127.0.0.1/v1"]
     shown = call("init", *given, "--judge-model", "m")
-    assert shown.code == 1
+    assert shown.code == 2
     assert "judge.base_url" in shown.err
     assert "secret" not in shown.err
     assert not (data / "darklode.yaml").exists()
@@ -117,33 +148,51 @@ def test_a_mistake_in_the_file_is_named(call: Call, text: str, error: str, data:
     assert error in call("build", "--config", "x.yaml").err
 
 
-def test_it_asks_a_person_for_the_rest(data: Path, alone: Environment) -> None:
+def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: Environment) -> None:
+    (data / "clicks").mkdir()
+    (data / "clicks" / "export.log").write_text('{"ts": "2026-03-01", "term": "key", "doc": "key.md", "click": 1}\n')
+    answers = {
+        "Documents (file or folder) [handbook]": "",
+        "none: -) [searches.csv]": "",
+        "none: -) [clicks]": "",
+        "Where runs": "s3://bucket/runs",
+        "is the text? (search_term, n) [search_term]": "n",
+        "(csv, jsonl, parquet, ubi) [jsonl]": "",
+        "is the timestamp? (ts, term, doc, click) [ts]": "",
+        "is the query? (ts, term, doc, click) [term]": "",
+        "is the doc_id? (ts, term, doc, click) [doc]": "",
+        "The judge: address": "",
+        "Licence of": "",
+    }
+    asked(answers, alone)
+    found = project(data / "darklode.yaml")
+    assert found.paths["out"] == "s3://bucket/runs/benchmark"
+    assert [found.paths[name] for name in ("docs", "logs")] == [str(data / "handbook"), str(data / "clicks")]
+    chosen = load_settings(config=data / "darklode.yaml")
+    assert (chosen.ingest.queries.columns.text, chosen.logs.format) == ("n", "jsonl")
+
+
+def test_what_is_proposed_can_be_refused(data: Path, alone: Environment) -> None:
+    asked({"[handbook]": "", "[searches.csv]": "-", "none: -)": "-"}, alone, "without queries or a search log", 2)
+
+
+def asked(answers: dict[str, str], environment: Environment, last: str = "Next:", code: int = 0) -> None:
+    """Answer the questions of `darklode init` on a terminal, in their order."""
     primary, secondary = pty.openpty()
     command = [sys.executable, "-c", "from darklode.flows.cli import main; main()", "init", "--language", "de"]
-    with subprocess.Popen(command, env=alone, stdin=secondary, stdout=secondary, stderr=secondary) as asked:
+    with subprocess.Popen(command, env=environment, stdin=secondary, stdout=secondary, stderr=secondary) as process:
         os.close(secondary)
-        answers = {
-            "Documents (file": "handbook",
-            "Queries (file": "searches.csv",
-            "Search log": "",
-            "Where runs": "s3://bucket/runs",
-            "Which column of the queries is the text": "search_term",
-            "The judge: address": "",
-            "Licence of": "",
-        }
         seen = ""
         for question, answer in answers.items():
             seen += _until(primary, question)
             os.write(primary, f"{answer}\n".encode())
-        seen += _until(primary, "Next:")
-        assert asked.wait(timeout=60) == 0, seen
+        seen += _until(primary, last)
+        assert process.wait(timeout=60) == code, seen
     os.close(primary)
-    found = project(data / "darklode.yaml")
-    assert found.paths["out"] == "s3://bucket/runs/benchmark"
-    assert load_settings(config=data / "darklode.yaml").ingest.queries.columns.text == "search_term"
 
 
 def _until(terminal: int, text: str) -> str:
+    """Read on until a text comes; a terminal of 80 columns breaks no line of a question."""
     seen = ""
     while text not in seen:
         seen += os.read(terminal, 4096).decode()

@@ -242,4 +242,6 @@ def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_p
     shutil.copy(SAMPLE / "impressions" / "date=2026-03-10" / "impressions.csv", log / "date=2026-03-10")
     built(mine_command(run, *fast, logs=log), served)
     assert "2026-03-10" not in built([DARKLODE, "status", str(run)], served)
-    one_line(run_inside(mine_command(run, *fast, "--accept-day", "2026-04-01", logs=log), served), "no day 2026-04-01")
+    one_line(
+        run_inside(mine_command(run, *fast, "--accept-day", "2026-04-01", logs=log), served), "no day 2026-04-01", 2
+    )

@@ -20,6 +20,7 @@ from darklode.pipeline.ingest.likely import MOST_COLUMNS, likeliest, option, par
         ("timestamp", ["who", "event time"], "event time"),
         ("clicked", ["is_clicked", "q"], "is_clicked"),
         ("doc_id", ["query", "product_id"], "product_id"),
+        ("query", ["user", "search_term"], "search_term"),
         ("query", ["query_key", "keywords"], "keywords"),
         ("query", ["query_key"], None),
     ],
