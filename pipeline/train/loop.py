@@ -19,7 +19,7 @@ from darklode.pipeline.train.heads import LAYERS, Head
 from darklode.pipeline.train.loss import away, info_nce
 from darklode.pipeline.train.negatives import Negatives, mine
 from darklode.pipeline.train.task import Labels, Questions, Task
-from darklode.pipeline.train.vectors import Floats, Ints
+from darklode.pipeline.train.vectors import Floats, Ints, spans
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -128,7 +128,7 @@ class Lesson:
 
     def goes_on(self, step: int) -> bool:
         """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
-        if step % self._settings.refresh_steps == 0:
+        if step % self._settings.refresh_steps == 0 and step < self._settings.steps:
             found = mine(self._task, self._pupil.vectors(self._task.train), self._settings)
             self._replaced = found.replaced(self._negatives) if self._negatives else None
             self._negatives = found
@@ -190,7 +190,7 @@ def trained(task: Task, settings: AdaptSettings, rate: float, seed: int, tell: T
     with steady(seed):
         head, batches = Head(task.frozen.dimensions, LAYERS[settings.method]), Batches(task, settings, seed)
         lesson = Lesson(task, settings, seed, head, tell)
-        optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.0)
+        optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.0, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
         step = 0
         while lesson.goes_on(step):
@@ -250,6 +250,15 @@ def allow(
     own = np.zeros((n, len(candidates)), bool)
     own[:, n:] = np.repeat(np.eye(n, dtype=bool), (len(candidates) - n) // n, axis=1)
     counts = np.ones_like(own) if in_batch else own
-    counts = counts & (candidates >= 0)[None, :] & ~known.have(query[:, None], candidates[None, :])
+    counts = counts & (candidates >= 0)[None, :]
+    counts[_places(known, query, candidates)] = False
     counts[np.arange(n), np.arange(n)] = True
     return counts
+
+
+def _places(known: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
+    """Rows and columns of the candidates that are known positives of a query."""
+    row, position = known.positions(query)
+    order = np.argsort(candidates, kind="stable")
+    low, high = (np.searchsorted(candidates[order], position, side) for side in ("left", "right"))
+    return np.repeat(row, high - low), order[spans(low, high)]

@@ -62,10 +62,9 @@ def mine(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
     Source: Xiong et al. 2021 (ANCE), whose refresh needs no second job where documents are frozen; Moreira et al. 2024
     (NV-Retriever), TopK-PercPos.
     """
-    rows, scores = task.frozen.search(vectors, task.train.index, DEPTH)
-    positions = np.where(rows >= 0, task.frozen.position_of[rows], -1)
+    positions, scores = task.frozen.near(vectors, task.train.index, DEPTH)
     query = np.arange(len(positions))[:, None]
-    bad = (positions < 0) | _again(positions) | task.known.have(query, positions)
+    bad = (positions < 0) | task.known.have(query, positions)
     if task.siblings is not None:
         bad |= task.siblings.have(query, positions)
     judged = task.refused.have(query, positions) & ~bad
@@ -77,15 +76,6 @@ def mine(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
         below = scores[mine] < (best - np.abs(best) * settings.margin)[:, None]
         found.append(_first(positions[mine], judged[mine], ~bad[mine] & (judged[mine] | below), settings.negatives))
     return Negatives(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-
-def _again(positions: Ints) -> NDArray[np.bool_]:
-    """Which places repeat an earlier one of their row."""
-    order = np.argsort(positions, axis=1, kind="stable")
-    ordered = np.take_along_axis(positions, order, axis=1)
-    again = np.zeros(positions.shape, bool)
-    np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-    return again
 
 
 def _first(

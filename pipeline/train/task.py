@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
+from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints, spans
 
 MEASURE = "nDCG@10"
 DEPTH = 10
@@ -42,6 +42,11 @@ class Labels:
             return np.zeros(wanted.shape, bool)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.asarray(self.keys[place] == wanted)
+
+    def positions(self, query: Ints) -> tuple[Ints, Ints]:
+        """What is labelled so of queries, each as often as it is named: place in `query`, and position."""
+        low, high = (np.searchsorted(self.keys, (query + more) * self.n_positions) for more in (0, 1))
+        return np.repeat(np.arange(len(query)), high - low), self.keys[spans(low, high)] % self.n_positions
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,19 @@ class Questions:
         """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
         found, scores = frozen.search(vectors, self.index, depth)
         query, place = np.nonzero(found >= 0)
-        texts = frozen.texts["text_id"].take(pa.array(found[query, place]))
-        columns = {"query_id": self.ids.take(pa.array(query)), "rank": (place + 1).astype(np.int32)}
-        return pa.table(columns | {"text_id": texts, "score": scores[query, place]})
+        return self._lists(frozen, query, found[query, place]).append_column("score", pa.array(scores[query, place]))
 
     def reached(self, frozen: Frozen, vectors: Floats) -> float:
-        """nDCG@10 of what these vectors find."""
-        lists = self.ranking(frozen, vectors, DEPTH)
+        """nDCG@10 of what these vectors find, as training searches for it."""
+        lists = self._lists(frozen, *frozen.rows_of(frozen.near(vectors, self.index, DEPTH)[0]))
         return float(measured([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
+
+    def _lists(self, frozen: Frozen, query: Ints, row: Ints) -> pa.Table:
+        """Rankings of rows of texts, which stand query by query, best first."""
+        starts = np.searchsorted(query, np.arange(len(self)))
+        place = np.arange(len(query)) - starts[query] + 1
+        columns = {"query_id": self.ids.take(pa.array(query)), "rank": place.astype(np.int32)}
+        return pa.table(columns | {"text_id": frozen.texts["text_id"].take(pa.array(row))})
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,5 @@ def _siblings(frozen: Frozen, query: Ints, row: Ints) -> Labels:
     order = np.argsort(document, kind="stable")
     starts = np.searchsorted(document[order], np.arange(document.max() + 2))
     pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
-    counts = starts[pairs[:, 1] + 1] - starts[pairs[:, 1]]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    rows = order[np.repeat(starts[pairs[:, 1]], counts) + within]
-    return Labels.of(np.repeat(pairs[:, 0], counts), frozen.position_of[rows], len(frozen))
+    low, high = starts[pairs[:, 1]], starts[pairs[:, 1] + 1]
+    return Labels.of(np.repeat(pairs[:, 0], high - low), frozen.position_of[order[spans(low, high)]], len(frozen))

@@ -21,11 +21,15 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
+from darklode.pipeline.train.nearest import nearest
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import CacheSettings, VectorSettings
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+
+HELD = 1 << 28
+"""Bytes of vectors that are kept in memory while an encoder is trained; more of them stay where they lie."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Base:
 class Frozen:
     """Vectors that training never changes, by position over all indexes; equal texts of an index share a position.
 
+    Positions are in the order of the texts' rows, so that they do not tell in which order the cache was filled.
+
     Args:
         indexes: the runs' vectors; a query searches that of its own run.
         texts: rows of `adaptation_texts` in the order of the indexes.
@@ -90,6 +96,7 @@ class Frozen:
         self._offsets = np.concatenate([[0], np.cumsum([len(one) for one in indexes])]).astype(np.int64)
         self._rows = np.concatenate([[0], np.cumsum([one.n_chunks for one in indexes])]).astype(np.int64)
         self.numbers = np.unique(texts["index"].to_numpy())
+        self._orders = [np.argsort(one.first_rows, kind="stable") for one in indexes]
 
     @property
     def dimensions(self) -> int:
@@ -102,17 +109,56 @@ class Frozen:
     @cached_property
     def position_of(self) -> Ints:
         """Position of each row of `texts`."""
-        found = [one.positions() + start for one, start in zip(self._indexes, self._offsets, strict=False)]
-        return np.concatenate(found)
+        places = zip(self._indexes, self._orders, self._offsets, strict=False)
+        return np.concatenate([np.argsort(order)[index.positions()] + start for index, order, start in places])
 
     def take(self, positions: Ints) -> Floats:
         """Vectors at positions, shape (len(positions), dimensions)."""
+        return self._held[positions] if len(self._held) else self._stored(positions)
+
+    def _stored(self, positions: Ints) -> Floats:
         out = np.empty((len(positions), self.dimensions), np.float32)
-        for number, index in enumerate(self._indexes):
+        for number, (index, order) in enumerate(zip(self._indexes, self._orders, strict=True)):
             mine = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
             if mine.any():
-                out[mine] = index.take(positions[mine] - self._offsets[number])
+                out[mine] = index.take(order[positions[mine] - self._offsets[number]])
         return out
+
+    @cached_property
+    def _held(self) -> Floats:
+        """All vectors where they are few, since a step takes some hundred from anywhere; none where they are many."""
+        few = len(self) * self.dimensions * 4 <= HELD
+        return self._stored(np.arange(len(self) if few else 0))
+
+    def near(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
+        """Positions and scores of the nearest texts of each query in its own index, by `nearest`: for training alone.
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            of_index: number of each one's run.
+            depth: of the lists.
+        """
+        positions = np.full((len(queries), depth), -1, np.int64)
+        scores = np.full((len(queries), depth), np.nan, np.float32)
+        for place, number in enumerate(self.numbers):
+            mine = np.flatnonzero(of_index == number)
+            among = range(int(self._offsets[place]), int(self._offsets[place + 1]))
+            positions[mine], scores[mine] = nearest(queries[mine], self.take, among, depth)
+        return positions, scores
+
+    def rows_of(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The texts at positions of shape (n_queries, depth), -1 being none: query and row of each, in their order."""
+        query, place = np.nonzero(positions >= 0)
+        found = positions[query, place]
+        rows, starts = self._sharing
+        low, high = starts[found], starts[found + 1]
+        return np.repeat(query, high - low), rows[spans(low, high)]
+
+    @cached_property
+    def _sharing(self) -> tuple[Ints, Ints]:
+        """Rows of texts by position, and where each position's begin."""
+        rows = np.argsort(self.position_of, kind="stable")
+        return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
 
     def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """The best texts of each query in its own index: rows of `texts` (-1: none) and scores, (n_queries, depth).
@@ -132,3 +178,9 @@ class Frozen:
                 rows[mine, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[place], -1)
                 scores[mine, :width] = hits.scores
         return rows, scores
+
+
+def spans(low: Ints, high: Ints) -> Ints:
+    """All numbers from each of `low` up to its `high`, which is left out, one range after the other."""
+    counts = high - low
+    return np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -22,6 +22,7 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, Vectors
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.retrieve.retrievers.topk import (
+    floor_of,
     from_rank_keys,
     padded,
     rank_keys,
@@ -121,10 +122,10 @@ class Survivors:
         """
         enough = scores.shape[1] > self._k
         if enough and not self._pieces:
-            self._raise_floor(_floor_of(scores, self._k))
+            self._raise_floor(floor_of(scores, self._k))
         hits = self._hits(scores, mask)
         if enough and len(hits) > self._most:
-            self._raise_floor(_floor_of(scores, self._k))
+            self._raise_floor(floor_of(scores, self._k))
             hits = self._hits(scores, mask)
         query = hits // scores.shape[1]
         pairs = query, hits - query * scores.shape[1] + first, scores.reshape(-1)[hits]
@@ -188,14 +189,6 @@ class Survivors:
         keys = rank_keys(scores, self._vectors.first_rows[position])
         matrix = padded(query, keys, len(self._queries), 0)
         return np.sort(matrix, axis=1)[:, ::-1][:, : self._k].astype(np.uint64)
-
-
-def _floor_of(scores: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """At least `k` scores of each row reach it: the k-th largest of the maxima of groups of columns."""
-    size = max(1, scores.shape[1] // (4 * k))
-    groups = scores.shape[1] // size
-    maxima = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
-    return np.partition(maxima, groups - k, axis=1)[:, groups - k]
 
 
 _SURVIVOR_BYTES = 256

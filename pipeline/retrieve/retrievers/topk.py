@@ -144,6 +144,14 @@ def padded(query: NDArray[np.int64], values: NDArray[np.generic], n_queries: int
     return matrix
 
 
+def floor_of(scores: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """At least `k` scores of each row reach it: the k-th largest of the maxima of groups of columns."""
+    size = max(1, scores.shape[1] // (4 * k))
+    groups = scores.shape[1] // size
+    maxima = scores[:, : groups * size].reshape(len(scores), size, groups).max(axis=1)
+    return np.partition(maxima, groups - k, axis=1)[:, groups - k]
+
+
 def fixed_point(vectors: NDArray[Any]) -> NDArray[np.int16]:
     """Vectors of length at most 1 as whole multiples of 1/4000, shape kept.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from darklode.pipeline.train.nearest import nearest
 from darklode.pipeline.train.negatives import Negatives, mine
 from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.pipeline.train.vectors import Floats, Ints
@@ -19,14 +20,10 @@ SCORES = np.array([0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
 class Shelf:
     """Texts in a plane, so that their products with (1, 0) are the scores."""
 
-    position_of: Ints
     vectors: Floats
 
-    def search(self, _queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
-        rows = np.full((1, depth), -1, np.int64)
-        scores = np.full((1, depth), np.nan, np.float32)
-        rows[0, :N], scores[0, :N] = np.arange(N), SCORES
-        return rows, scores
+    def near(self, queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
+        return nearest(queries, self.take, range(N), depth)
 
     def take(self, positions: Ints) -> Floats:
         return self.vectors[positions]
@@ -43,7 +40,7 @@ def task(*, positive: int, known: list[int], refused: list[int], siblings: list[
         return Labels.of(np.zeros(len(positions), np.int64), np.array(positions, np.int64), N)
 
     return Task(
-        Shelf(np.arange(N), vectors),  # type: ignore[arg-type]
+        Shelf(vectors),  # type: ignore[arg-type]
         asked,
         asked,
         np.array([0]),

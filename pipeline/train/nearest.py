@@ -1,0 +1,70 @@
+"""The texts that are nearest to vectors, for training: one float32 product each, the same again on one machine.
+
+`exact_search` gives the same on every machine, at several times the cost. Training's sums are one machine's anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, padded, rank_keys
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+TEXTS = 4096
+QUERIES = 4096
+"""A product's shape, whatever the machine: 64 MB of scores."""
+
+_MOST_WORKERS = 8
+
+
+def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth: int) -> tuple[Ints, Floats]:
+    """Positions and scores of the best texts of each query, shape (n_queries, depth), equal scores by position.
+
+    What lacks is -1, and its score not a number; a zero query finds nothing.
+
+    Args:
+        queries: shape (n_queries, dimensions).
+        take: gives the texts' vectors at positions; threads ask it.
+        among: positions of the texts.
+        depth: of the lists.
+    """
+    keys = np.zeros((len(queries), depth), np.uint64)
+
+    def work(block: tuple[range, int]) -> tuple[slice, Keys]:
+        texts, first = block
+        part = slice(first, first + QUERIES)
+        return part, _best(queries[part] @ take(np.arange(texts.start, texts.stop)).T, texts.start, depth)
+
+    blocks = product(_cut(among), range(0, len(queries), QUERIES))
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
+        for part, found in threads.map(work, blocks):
+            both = np.concatenate([keys[part], found], axis=1)
+            keys[part] = np.partition(both, both.shape[1] - depth, axis=1)[:, both.shape[1] - depth :]
+    keys = np.sort(keys, axis=1)[:, ::-1]
+    scores, positions = from_rank_keys(keys)
+    there = (keys > 0) & np.any(queries, axis=1, keepdims=True)
+    return np.where(there, positions, -1), np.where(there, scores, np.float32(np.nan))
+
+
+def _cut(among: range) -> list[range]:
+    return [range(start, min(start + TEXTS, among.stop)) for start in range(among.start, among.stop, TEXTS)]
+
+
+def _best(scores: Floats, start: int, depth: int) -> Keys:
+    """Rank keys of the best of each row, at most `depth` and a few, in any order."""
+    floor = floor_of(scores, depth) if scores.shape[1] > depth else np.full(len(scores), -np.inf, np.float32)
+    place = np.flatnonzero(scores >= floor[:, None])
+    query = place // scores.shape[1]
+    keys = rank_keys(scores.reshape(-1)[place], place - query * scores.shape[1] + start)
+    return padded(query, keys, len(scores), 0).astype(np.uint64)
