@@ -5,18 +5,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+
+import pyarrow as pa
 
 from darklode.flows import tools
 from darklode.flows.runs import ADAPTED, Recorded, noted, recorded
-from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, CommandLineError
+from darklode.pipeline.base.artifacts import Run, key_of
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapted import AdaptedBuilder
+from darklode.pipeline.serve.check import Check
 from darklode.pipeline.serve.index import Index
+from darklode.pipeline.serve.swap import ORDER, PAGE, SWAP_STAGE, Swapped, page, swap
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import Settings
@@ -34,8 +41,8 @@ def open_index(url: str, tenant: str | None, adapters: Sequence[Adapter] = ()) -
         adapters: that are to search it.
 
     Raises:
-        ArtifactError: no finished run lies there, it has several tenants and none is named, or an adapter is another
-            tenant's.
+        ArtifactError: no finished run lies there, or it has several tenants and none is named.
+        DoesNotFit: an adapter is another tenant's.
     """
     run = Run(url)
     made = recorded(run)
@@ -49,8 +56,12 @@ def _tenant(source: Source, named: str | None, adapters: Sequence[Adapter]) -> s
     found = source.tenants()
     for adapter in adapters:
         if named is not None and named != adapter.tenant:
-            raise ArtifactError(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {named}")
+            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {named}")
         named = adapter.tenant
+    if named is not None and named not in found and adapters:
+        raise DoesNotFit(
+            f"{adapters[0].store.url} is the tenant {named}'s, of whom {source.run.store.url} holds nothing"
+        )
     if named is not None and named not in found:
         raise ArtifactError(f"{source.run.store.url} has no tenant {named}; there are {', '.join(found)}")
     if named is None and len(found) != 1:
@@ -112,3 +123,91 @@ def _encoder(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> 
 def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilder:
     encoder.fetch()
     return NeuralBuilder(name, encoder, settings.vectors, settings.cache)
+
+
+@contextmanager
+def checking(adapter: str, index: str) -> Iterator[Check]:
+    """An adapter against an index, ready to be looked at.
+
+    Raises:
+        ArtifactError: one of them is not there.
+        DoesNotFit: the index is another tenant's.
+    """
+    found = Adapter.open(adapter)
+    with open_index(index, None, [found]) as (opened, made):
+        yield Check(found, opened, _of_index(found, made.settings), made.settings)
+
+
+def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:
+    """The encoder that a run has under the name that the adapter was made with.
+
+    Raises:
+        DoesNotFit: it is none of sentence-transformers now.
+    """
+    name = noted(Run(adapter.store.url)).get("encoder")
+    encoder = tools.encoder(name, settings) if name else adapter.base
+    if not isinstance(encoder, SentenceTransformersSettings):
+        raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.model}; encoders.{name} is of {encoder.kind}")
+    return encoder
+
+
+@contextmanager
+def swapping(adapter: str, index: str, file: Path | None) -> Iterator[Swapped]:
+    """What an adapter changes for live queries; the table and the page lie beside it, and stand where nothing changed.
+
+    Args:
+        adapter: its folder.
+        index: the run that is searched.
+        file: of live queries; None: the run's own.
+
+    Raises:
+        ArtifactError: there is no query.
+        DoesNotFit: as for `checking`.
+    """
+    found, run = Adapter.open(adapter), Run(adapter)
+    with run.lock(), open_index(index, None, [found]) as (opened, made):
+        live = _from_file(file, made.settings, opened.tenant) if file else _of_run(opened)
+        if not live.num_rows:
+            raise ArtifactError(f"there is no query of the tenant {opened.tenant} in {file or index}")
+        base = _neural("base", found.base, made.settings)
+        adapted = AdaptedBuilder(_neural("adapted", found.base, made.settings), found)
+        texts = key_of(live["query"].to_pylist(), live["searches"].to_pylist())
+        inputs = {"the adapter": found.facts["weights"], "the texts": opened.texts.digest, "the queries": texts}
+        plan = run.plan(SWAP_STAGE, {}, inputs)
+        swapped = Swapped(pa.table({}), opened, f"{run.store.url}/{PAGE}")
+        if not plan.stands:
+            run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
+        swapped = replace(swapped, rows=run.tables("swap").read("swap").sort_by(ORDER))
+        run.store.write(PAGE, page(swapped, run.store.url.rsplit("/", 1)[-1]))
+        yield swapped
+
+
+LOG = """
+    SELECT query, CAST(sum(searches) AS BIGINT) AS searches FROM query_spellings WHERE tenant = $tenant
+    GROUP BY query ORDER BY query
+"""
+BUILD = """
+    SELECT DISTINCT text AS query, CAST(NULL AS BIGINT) AS searches FROM queries WHERE tenant = $tenant ORDER BY query
+"""
+FILE = """
+    SELECT text AS query, CAST(sum(count) AS BIGINT) AS searches FROM raw_queries WHERE tenant = $tenant
+    GROUP BY text ORDER BY text
+"""
+
+
+def _of_run(index: Index) -> pa.Table:
+    """Query and searches: a log's spellings, or the queries of a build, of which nobody knows how often they came."""
+    run = index.source.run
+    tables, question = (run.tables("query_spellings"), LOG) if index.source.mined else (run.tables("queries"), BUILD)
+    with tables.connect(question) as connection:
+        return connection.sql(question, params={"tenant": index.tenant}).to_arrow_table()
+
+
+def _from_file(file: Path, settings: Settings, tenant: str) -> pa.Table:
+    """The queries of a file, read as a build reads them; those without a tenant of their own are this one's."""
+    given = settings.ingest.model_copy(update={"tenant": tenant})
+    with tempfile.TemporaryDirectory(prefix="darklode-queries-") as scratch:
+        run = Run(scratch)
+        run.execute(run.plan(INGEST_QUERIES, {}), lambda _, output: ingest_queries(str(file), output, given))
+        with run.tables("raw_queries").connect(FILE) as connection:
+            return connection.sql(FILE, params={"tenant": tenant}).to_arrow_table()

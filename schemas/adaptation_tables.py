@@ -159,6 +159,22 @@ ADAPTER_VERDICT = Table(
     ),
 )
 
+SWAP = Table(
+    "swap",
+    ("tenant", "query"),
+    "live queries by what `darklode adapt swap` changes of their first ten, the most changed first",
+    pa.schema(
+        [
+            TENANT,
+            field("query", pa.string(), "as it is asked"),
+            field("searches", pa.int64(), "how often it was; null: not known", null=True),
+            field("overlap", pa.int32(), "texts in both lists"),
+            field("base_ids", pa.list_(pa.string()), "text_ids that the base finds, best first, at most ten"),
+            field("adapted_ids", pa.list_(pa.string()), "text_ids that the adapted encoder finds"),
+        ]
+    ),
+)
+
 ADAPTATION_TABLES = (
     ADAPTATION_QUERIES,
     ADAPTATION_LABELS,
@@ -168,4 +184,5 @@ ADAPTATION_TABLES = (
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
     ADAPTER_VERDICT,
+    SWAP,
 )

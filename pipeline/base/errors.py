@@ -10,6 +10,7 @@ DarklodeError
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people
 ├── NoLift                an adapted encoder that is not shown to be better than its base
+├── DoesNotFit            an adapted encoder that is not for the index, or not for the tenant
 ├── HeldBack              days of a search log that wait for somebody's decision
 ├── MissingPart           a package, server or key that a setting asks for
 ├── NotReady              several of these at once, found before the work begins
@@ -85,6 +86,12 @@ class NotPublishable(DarklodeError):
 
 class NoLift(DarklodeError):
     """An adapted encoder that is not shown to be better than its base; the base is handed over in its place."""
+
+    code = 3
+
+
+class DoesNotFit(DarklodeError):
+    """An adapted encoder that is not for the index, or not for the tenant; the message names what differs."""
 
     code = 3
 

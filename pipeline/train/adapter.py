@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from logging import ERROR, getLogger
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,7 @@ class Adapter:
     def _model(self) -> Any:
         from sentence_transformers import SentenceTransformer
 
+        getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has
         logging: Any = import_module("transformers.utils").logging
         logging.disable_progress_bar()  # it would break into Darklode's own output
         if self.store.local is not None:

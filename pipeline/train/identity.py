@@ -115,7 +115,7 @@ def weights_hash(store: Store) -> str:
 
 def moved(base: Floats, adapted: Floats) -> float:
     """Mean of 1 − cosine between the base's unit vectors of queries and the adapted ones; 0 of none."""
-    return float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64))) if len(base) else 0.0
+    return max(0.0, float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64)))) if len(base) else 0.0
 
 
 def _index(base: Base, frozen: Frozen, adapter: Adapter, tables: Tables, source: Source) -> Facts:
@@ -139,7 +139,9 @@ def _found(base: Base, frozen: Frozen, adapter: Adapter, asked: list[str], sourc
     rows, scores = frozen.search(vectors, np.full(len(asked), source.number), DEPTH)
     found = []
     for text, mine, reached in zip(asked, rows, scores, strict=True):
-        named = source.own_ids(frozen.texts["text_id"].take(pa.array(mine[mine >= 0])))
-        kept = [round(float(one), 6) for one in reached[mine >= 0]]
-        found.append({"text": text, "found": named.to_pylist(), "scores": kept})
+        there = frozen.texts.take(pa.array(mine[mine >= 0]))
+        ids, kept = source.own_ids(there["text_id"]), [round(float(one), 6) for one in reached[mine >= 0]]
+        names = ("text_id", "hash", "score")
+        rows_found = zip(ids.to_pylist(), there["content_hash"].to_pylist(), kept, strict=True)
+        found.append({"text": text, "found": [dict(zip(names, one, strict=True)) for one in rows_found]})
     return {"moved": moved(base.queries(asked), vectors), "queries": found}

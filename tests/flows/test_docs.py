@@ -53,6 +53,9 @@ def mistake(call: list[str]) -> str:
         name = words.pop(0)
         if name == "--version":
             return ""
+        if name not in command.commands and hasattr(command, "default"):
+            words.insert(0, name)
+            name = command.default
         if name not in command.commands:
             return f"there is no command {name}"
         command = command.commands[name]

@@ -125,6 +125,8 @@ def shipped_adapter(root: Path, source: Run) -> Run:
     execute(out, TRAIN, tried)
     execute(out, VERDICT, lambda _, output: output.write("adapter_verdict", decided))
     out.store.write(SETTINGS, yaml.safe_dump(settings.model_dump(mode="json")).encode())
-    note(out, {ADAPTED: [source.store.url], "encoder": model_in(root).model})
+    encoders = {"tiny": model_in(root).model_dump(mode="json")}
+    record(source, {"docs": "docs", "queries": "queries"}, Settings(cache=settings.cache, encoders=encoders))
+    note(out, {ADAPTED: [source.store.url], "encoder": "tiny"})
     hand_over(out, base, settings, [source.store.url])
     return out

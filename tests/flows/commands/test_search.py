@@ -4,11 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from rich.text import Text
 
 from darklode.flows.commands.search import _cell
+from darklode.flows.serving import systems
+from darklode.pipeline.base.errors import CommandLineError
 from darklode.pipeline.base.marking import Marker
 from darklode.pipeline.base.terms import Analyzer
+from darklode.schemas.settings import Settings
 from helpers.adapted import word
 from helpers.commands import Call, one_line
 
@@ -47,14 +51,20 @@ def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:
     assert marked == ["Reset", "reset"]
 
 
+def test_base_is_what_the_adapter_beside_it_or_the_only_encoder_says() -> None:
+    with pytest.raises(CommandLineError, match="name an adapter beside it, or the encoder itself"):
+        systems(Settings(), mined=False, encoders=["base"], retrievers=[], adapters={})
+
+
 def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call: Call) -> None:
     run, adapter = shipped / "run", shipped / "adapter"
     one_line(call("search", tmp_path / "gone", "x"), "holds no run")
     one_line(call("search", adapter, "x"), "holds an encoder made by `darklode adapt`, and no run")
     one_line(call("search", run, " "), "nothing to search for", 2)
     one_line(call("search", run, "x", "--retriever", "bm26"), "no retriever bm26; did you mean bm25")
-    one_line(call("search", run, "x", "--encoder", "base"), "name an adapter beside it", 2)
     one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)
-    one_line(call("search", run, "x", "--encoder", adapter, "--tenant", "other"), "is the tenant acme's, and nothing")
+    one_line(
+        call("search", run, "x", "--encoder", adapter, "--tenant", "other"), "is the tenant acme's, and nothing", 3
+    )
     one_line(call("search", run, "x", "--tenant", "other"), "has no tenant other; there are acme")
     one_line(call("search", run, "x", "--encoder", tmp_path / "gone"), "there is no such folder")

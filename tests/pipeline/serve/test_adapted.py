@@ -24,5 +24,5 @@ def test_it_searches_the_vectors_of_its_base(shipped: Path, tmp_path: Path) -> N
     assert lists["base"]["text_id"].to_pylist() != lists["adapted"]["text_id"].to_pylist()
     recorded = adapter.facts["indexes"][0]["queries"][0]
     again = index.top({"adapted": AdaptedBuilder(base, adapter)}, [recorded["text"]], 10)
-    np.testing.assert_allclose(again["score"].to_numpy(), recorded["scores"], atol=1e-5)
+    np.testing.assert_allclose(again["score"].to_numpy(), [one["score"] for one in recorded["found"]], atol=1e-5)
     assert AdaptedBuilder(base, adapter).identity != base.identity

@@ -1,0 +1,52 @@
+"""What comes after `darklode adapt`: whether the adapter fits an index, and what it changes there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.options import JsonOption
+
+Adapted = Annotated[str, typer.Argument(metavar="ADAPTER", help="A folder of `darklode adapt`, or s3://….")]
+IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="The run whose texts it is to search.")]
+
+SHOWN = 5
+COLUMNS = {"what": False, "fits": False, "seen": False}
+
+
+def check(adapter: Adapted, *, index: IndexOption, as_json: JsonOption = False) -> None:
+    """Make sure that an adapter is for an index, and that it is applied: exit code 3 where it is not."""
+    from darklode.flows import serving
+    from darklode.flows.answer import answering
+    from darklode.pipeline.serve.check import demand_fit
+
+    with serving.checking(adapter, index) as looked, answering(as_json) as answer:
+        findings = list(looked.findings())
+        answer.rows("findings", [asdict(one) for one in findings], COLUMNS, f"{adapter} on {index}")
+        answer.fact("fits", all(one.fits for one in findings))
+        demand_fit(looked.adapter, looked.index, findings)
+        answer.say(f"{adapter} fits {index}.")
+
+
+def swap(
+    adapter: Adapted,
+    *,
+    index: IndexOption,
+    queries: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Live queries, as `build` reads them; without: those of the run."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which live queries change their first ten most, without labels; writes swap.md beside the adapter."""
+    from darklode.flows import serving
+    from darklode.flows.answer import answering
+    from darklode.pipeline.serve import swap as swapped
+
+    with serving.swapping(adapter, index, queries) as found, answering(as_json) as answer:
+        answer.table("overlap", swapped.distribution(found.rows), "Texts of the first ten that stay")
+        answer.table("queries", swapped.most(found, SHOWN), "Queries that change most", "No query changes.")
+        answer.say(f"{swapped.sentence(found.rows)} All of them: {found.page}")

@@ -1,0 +1,38 @@
+"""darklode adapt check and swap: exit codes, one line, JSON, and what stands."""
+
+import json
+import shutil
+from pathlib import Path
+
+from helpers.adapted import word
+from helpers.commands import Call, one_line
+
+
+def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: Path, call: Call) -> None:
+    shown = call("adapt", "check", shipped / "adapter", "--index", shipped / "run")
+    assert (shown.code, shown.err) == (0, "")
+    assert "cosine with the index's vectors 1.00000 or more" in shown.out
+    assert f"{shipped / 'adapter'} fits {shipped / 'run'}." in shown.out
+    touched = shutil.copytree(shipped / "adapter", tmp_path / "adapter")
+    (touched / "query_encoder" / "modules.json").write_text("[]")
+    refused = call("adapt", "check", touched, "--index", shipped / "run", "--json")
+    one_line(refused, "does not fit .*run: files of the adapter: .* when it was adapted", 3)
+    told = json.loads(refused.out)
+    assert (told["fits"], [one["fits"] for one in told["findings"]]) == (False, [False])
+    one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "holds no finished adapter")
+
+
+def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path: Path, call: Call) -> None:
+    adapter = Path(shutil.copytree(shipped / "adapter", tmp_path / "adapter"))
+    shown = call("adapt", "swap", adapter, "--index", shipped / "run")
+    assert (shown.code, shown.err) == (0, "")
+    assert "67 queries: " in shown.out
+    assert "Queries that change most" in (adapter / "swap.md").read_text()
+    manifest = (adapter / "manifests" / "swap.json").read_bytes()
+    assert call("adapt", "swap", adapter, "--index", shipped / "run").code == 0
+    assert (adapter / "manifests" / "swap.json").read_bytes() == manifest
+    live = tmp_path / "live.csv"
+    live.write_text(f"query,count\nhow {word(7)},3\nhow {word(14)},1\n")
+    told = json.loads(call("adapt", "swap", adapter, "--index", shipped / "run", "--queries", live, "--json").out)
+    assert {row["query"]: row["searches"] for row in told["queries"]} == {f"how {word(7)}": 3, f"how {word(14)}": 1}
+    assert sum(row["queries"] for row in told["overlap"]) == 2
