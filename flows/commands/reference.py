@@ -19,7 +19,7 @@ RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with one of
 | 0 | all went well |
 | 1 | something has to be mended: an input, a run, a server, a model; the message says what and where |
 | 2 | the command line or a setting is wrong, in an option or in a file: an unknown name, a value out of bounds |
-| 3 | `validate` finds that a run may not be published, `adapt` hands the base over, or an adapted encoder is not for an index |
+| 3 | a run may not be published (`validate`), `adapt` hands the base over, an adapter is not for an index |
 | 4 | `mine` holds days of the log back; all else is published |
 | 130 | Ctrl-C |
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Floats
 
 RECORD, FOLDER = "adapter.json", "query_encoder"
+
+_ID = re.compile(r"[0-9a-f]{16}")
 
 Facts = dict[str, Any]
 
@@ -50,6 +53,18 @@ class Adapter:
         if not facts:
             raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
         return cls(store, facts)
+
+    @property
+    def id(self) -> str:
+        """Names it, and a folder.
+
+        Raises:
+            ArtifactError: it is none that Darklode gives.
+        """
+        name = str(self.facts["id"])
+        if not _ID.fullmatch(name):
+            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is no adapter's id")
+        return name
 
     @property
     def tenant(self) -> str:

@@ -1,0 +1,166 @@
+"""Which adapter is live for each tenant, which was before, and why: a folder that keeps what was released.
+
+ROOT/registry.json        what is known of each adapter, who has which, and the history
+ROOT/kept/ID/             the adapter as it was released: its record and `query_encoder/`
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from darklode.pipeline.base.artifacts import Run, Store
+from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, NoLift
+from darklode.pipeline.serve.check import Check, demand_fit
+from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.train.identity import weights_hash
+
+NAME = "registry.json"
+KEPT = "kept"
+INPUTS = "inputs.json"
+"""What is noted of an adapter's making, by which its encoder has a name."""
+
+Row = dict[str, Any]
+
+
+class Registry:
+    """Adapters that were released, below a root.
+
+    Args:
+        url: a folder or `s3://` prefix; made at the first release.
+
+    Raises:
+        ArtifactError: what lies there is damaged.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._run = Run(url)
+        self._store = self._run.store
+        try:
+            known = unseal(self._store.read(NAME) or b"{}")
+        except ValueError as error:
+            raise ArtifactError(f"{self._store.path(NAME)} is damaged ({error}); restore it from a copy") from error
+        self.adapters: dict[str, Row] = known.get("adapters", {})
+        self.live: dict[str, list[str]] = known.get("live", {})
+        self.history: list[Row] = known.get("history", [])
+
+    def rows(self) -> list[Row]:
+        """What is known of each adapter, by tenant, the live one first, then the ones before it, latest first."""
+        found: list[Row] = []
+        for tenant in sorted({row["tenant"] for row in self.adapters.values()}):
+            order = self.live.get(tenant, [])[::-1]
+            mine = [name for name, row in self.adapters.items() if row["tenant"] == tenant]
+            for name in [*dict.fromkeys(order), *sorted(set(mine) - set(order))]:
+                state = "released" if order[:1] == [name] else "before" if name in order else "retired"
+                found.append({"tenant": tenant, "adapter": name, "state": state, **self.adapters[name]})
+        return found
+
+    def folder(self, name: str) -> str:
+        """Where a released adapter is kept."""
+        return f"{self._store.url}/{KEPT}/{name}"
+
+    def release(self, check: Check, force: str | None) -> str:
+        """Make an adapter its tenant's live one; returns its id.
+
+        Args:
+            check: of the adapter against its tenant's index.
+            force: why it is released although it should not be; written down.
+
+        Raises:
+            DoesNotFit: the check refuses it, and nobody says why it is to be released all the same.
+            NoLift: likewise, of an adapter that hands the base over.
+        """
+        refused = _refusal(check)
+        if refused and not force:
+            raise refused
+        adapter, name = check.adapter, check.adapter.id
+        with self._changing():
+            self._keep(adapter, name)
+            self.adapters[name] = _row(check)
+            order = self.live.setdefault(adapter.tenant, [])
+            before = order[-1] if order else None
+            if before != name:
+                order.append(name)
+            self._write("release", adapter.tenant, before, name, f"{force} ({refused})" if refused else None)
+        return name
+
+    def rollback(self, tenant: str) -> str | None:
+        """Make the adapter before live again; None: the base, where there was none.
+
+        Raises:
+            ArtifactError: the tenant has none, or what was kept of the one before is damaged.
+        """
+        with self._changing():
+            order = self.live.get(tenant, [])
+            if not order:
+                raise ArtifactError(f"{self._store.url} has no released adapter of the tenant {tenant}")
+            now = order[-2] if len(order) > 1 else None
+            if now and weights_hash(Store(self.folder(now))) != self.adapters[now]["weights"]:
+                raise ArtifactError(f"{self.folder(now)} is damaged; release that adapter again from its own folder")
+            before = order.pop()
+            self._write("rollback", tenant, before, now, None)
+        return now
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One process at a time, on what the last one wrote."""
+        with self._run.lock():
+            fresh = Registry(self._store.url)
+            self.adapters, self.live, self.history = fresh.adapters, fresh.live, fresh.history
+            yield
+
+    def _write(self, action: str, tenant: str, before: str | None, now: str | None, forced: str | None) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = {"at": at, "action": action, "tenant": tenant, "before": before, "now": now, "forced": forced}
+        self.history.append(entry)
+        self._store.write(NAME, seal({"adapters": self.adapters, "live": self.live, "history": self.history}))
+
+    def _keep(self, adapter: Adapter, name: str) -> None:
+        """Have a copy that another night's adapter does not overwrite; the record comes last."""
+        for file in [*sorted(adapter.store.sizes(FOLDER, recursive=True)), INPUTS, RECORD]:
+            data = None if self._linked(adapter.store, file, name) else adapter.store.read(file)
+            if data is not None:
+                self._store.write(f"{KEPT}/{name}/{file}", data)
+
+    def _linked(self, given: Store, file: str, name: str) -> bool:
+        """Whether the file could be linked, which takes no room: an adapter's files are replaced, never written to."""
+        if given.local is None or self._store.local is None:
+            return False
+        target = Path(self._store.local, KEPT, name, file)
+        with suppress(OSError):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            os.link(given.local / file, target)
+            return True
+        return False
+
+
+def _refusal(check: Check) -> DarklodeError | None:
+    """Why an adapter is not to be released."""
+    if not check.adapter.ships:
+        return NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
+    try:
+        demand_fit(check.adapter, check.index, list(check.findings()))
+    except DarklodeError as error:
+        return error
+    return None
+
+
+def _row(check: Check) -> Row:
+    facts = check.adapter.facts
+    base = facts["base"]
+    return {
+        "tenant": facts["tenant"],
+        "base": f"{base['encoder']}@{base['weights']}",
+        "prompt": base["query prompt"],
+        "weights": facts["weights"],
+        "index": check.index.source.run.store.url,
+        "texts": check.index.texts.digest,
+        "data": facts["data"],
+        **{name: facts["scores"][name] for name in ("difference", "low", "high", "queries")},
+    }

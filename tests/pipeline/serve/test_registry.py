@@ -1,0 +1,107 @@
+"""Releases, refusals, and the way back."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from darklode.flows import serving
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
+from darklode.pipeline.serve.registry import KEPT, NAME, Registry
+from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.train.identity import weights_hash
+from helpers.adapted import TENANT
+
+
+def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
+    """The same adapter under another id."""
+    facts = json.loads((shutil.copytree(adapter, to) / RECORD).read_text())
+    (to / RECORD).write_text(json.dumps(facts | {"id": name} | changes))
+    return to
+
+
+def released(root: Path, adapter: Path, run: Path, force: str | None = None) -> str:
+    with serving.checking(str(adapter), str(run)) as check:
+        return Registry(str(root)).release(check, force)
+
+
+def states(root: Path) -> dict[str, str]:
+    return {row["adapter"]: row["state"] for row in Registry(str(root)).rows()}
+
+
+def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, tmp_path: Path) -> None:
+    root, run = tmp_path / "registry", shipped / "run"
+    second = again(shipped / "adapter", tmp_path / "second", "b" * 16)
+    first = released(root, shipped / "adapter", run)
+    assert released(root, shipped / "adapter", run) == first
+    released(root, second, run)
+    shutil.rmtree(second)  # as the next night's adapter does
+    assert states(root) == {first: "before", "b" * 16: "released"}
+    kept = Adapter.open(f"{root}/{KEPT}/{'b' * 16}")
+    assert weights_hash(kept.store) == kept.facts["weights"]
+    assert kept.encode(["how badu"]).shape == (1, 8)
+    registry = Registry(str(root))
+    assert registry.rollback(TENANT) == first
+    assert states(root) == {first: "released", "b" * 16: "retired"}
+    assert Registry(str(root)).rollback(TENANT) is None
+    with pytest.raises(ArtifactError, match="no released adapter of the tenant acme"):
+        Registry(str(root)).rollback(TENANT)
+    told = [(row["action"], row["before"], row["now"]) for row in Registry(str(root)).history]
+    assert told == [
+        ("release", None, first),
+        ("release", first, first),
+        ("release", first, "b" * 16),
+        ("rollback", "b" * 16, first),
+        ("rollback", first, None),
+    ]
+
+
+def test_a_row_says_what_it_is_from(shipped: Path, tmp_path: Path) -> None:
+    released(tmp_path, shipped / "adapter", shipped / "run")
+    (row,) = Registry(str(tmp_path)).rows()
+    facts = Adapter.open(str(shipped / "adapter")).facts
+    assert (row["tenant"], row["prompt"], row["data"], row["weights"]) == (
+        TENANT,
+        "ask ",
+        facts["data"],
+        facts["weights"],
+    )
+    assert row["base"].startswith("model@files-")
+    assert row["index"] == str(shipped / "run")
+
+
+def test_what_is_not_shipped_or_does_not_fit_takes_a_reason(shipped: Path, tmp_path: Path) -> None:
+    root, run = tmp_path / "registry", shipped / "run"
+    base = again(shipped / "adapter", tmp_path / "base", "c" * 16, shipped="base", reason="undecided")
+    with pytest.raises(NoLift, match="hands the base over: undecided"):
+        released(root, base, run)
+    touched = again(shipped / "adapter", tmp_path / "touched", "d" * 16, weights="0")
+    with pytest.raises(DoesNotFit, match="files of the adapter"):
+        released(root, touched, run)
+    assert not root.exists()
+    released(root, base, run, "a trial week")
+    (entry,) = Registry(str(root)).history
+    assert entry["forced"].startswith("a trial week (")
+    assert "undecided" in entry["forced"]
+
+
+def test_a_damaged_copy_is_not_gone_back_to(shipped: Path, tmp_path: Path) -> None:
+    root, run = tmp_path / "registry", shipped / "run"
+    first = released(root, shipped / "adapter", run)
+    released(root, again(shipped / "adapter", tmp_path / "second", "b" * 16), run)
+    Store(str(root)).write(f"{KEPT}/{first}/{FOLDER}/modules.json", b"[]")
+    with pytest.raises(ArtifactError, match="is damaged; release that adapter again"):
+        Registry(str(root)).rollback(TENANT)
+    assert states(root)["b" * 16] == "released"
+    written = (root / NAME).read_bytes()
+    (root / NAME).write_bytes(written.replace(b"acme", b"evil"))
+    with pytest.raises(ArtifactError, match=r"registry\.json is damaged"):
+        Registry(str(root))
+
+
+def test_an_id_that_leads_elsewhere_is_refused(shipped: Path, tmp_path: Path) -> None:
+    hostile = again(shipped / "adapter", tmp_path / "hostile", "../../elsewhere")
+    with pytest.raises(ArtifactError, match="is no adapter's id"):
+        released(tmp_path / "registry", hostile, shipped / "run")
