@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
 from darklode.schemas.keys import UnknownKey, check_keys, known_keys, merge, without_other_kinds
 from darklode.schemas.kinds import nearest
+from darklode.schemas.places import placed
 from darklode.schemas.settings import Settings
 
 DEFAULT_PRESET = "embedded"
@@ -44,9 +45,18 @@ def load_settings(
         SettingsError: an unknown preset or key (with the nearest known one), a value out of bounds, a file that is
             not YAML.
     """
-    given = read_config(Path(config)) if config else {}
-    file = {key: value for key, value in given.items() if key not in BESIDES}
+    file = file_settings(Path(config)) if config else {}
     return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
+
+
+def file_settings(file: Path) -> dict[str, Any]:
+    """The settings in a file, as nested sections; relative paths are those of its folder.
+
+    Raises:
+        SettingsError: as for `read_config`.
+    """
+    given = {key: value for key, value in read_config(file).items() if key not in BESIDES}
+    return placed(given, file.absolute().parent, Settings)
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -71,14 +81,14 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def resolve(values: Mapping[str, Any]) -> Settings:
-    """Settings from nested plain values.
+    """Settings from nested plain values; relative paths are those of the folder at hand.
 
     Raises:
         SettingsError: as for `load_settings`.
     """
     try:
         check_keys(values)
-        return Settings.model_validate(values)
+        return Settings.model_validate(placed(values, Path(), Settings))
     except UnknownKey as error:
         raise SettingsError(str(error)) from error
     except ValidationError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -97,15 +96,6 @@ def place_for(url: str, *, mined: bool) -> Run:
     return run
 
 
-PLACES = (("judge", "human"), ("cache", "root"))
-"""Settings that are paths, and change no row."""
-
-
-def absolute(path: str) -> str:
-    """A path that means the same from any folder; what is no path of this machine stays."""
-    return path if "://" in path else str(Path(path).expanduser().absolute())
-
-
 def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
     """Note what the run is made from.
 
@@ -117,15 +107,13 @@ def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
     Raises:
         ArtifactError: an input's address carries a key.
     """
+    from darklode.schemas.places import absolute
+
     for place in inputs.values():
         check_address(place)
     # first: it is what tells a run's folder from any other
     note(run, {name: absolute(path) for name, path in inputs.items()})
-    values = settings.model_dump(mode="json")
-    for section, name in PLACES:
-        if values[section][name] is not None:
-            values[section][name] = absolute(values[section][name])
-    chosen = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write(SETTINGS, chosen.encode())
 
 

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from darklode.schemas.places import FilePath
 from darklode.schemas.section import Section
 
 
@@ -17,7 +18,9 @@ class EvaluateSettings(Section):
     systems: tuple[str, ...] = Field(
         (), description="retrievers and encoders of the settings; empty: pool.retrievers, mined: relevance.retrievers"
     )
-    run_files: tuple[str, ...] = Field((), description="files of TREC runs by other systems; the file's name is theirs")
+    run_files: FilePath[tuple[str, ...]] = Field(
+        (), description="files of TREC runs by other systems; the file's name is theirs"
+    )
     measures: tuple[str, ...] = Field(
         (
             "nDCG@10",
@@ -35,7 +38,7 @@ class EvaluateSettings(Section):
         min_length=1,
         description="names of ir_measures with a depth; the first is the one that is shown with differences",
     )
-    labels: str | None = Field(
+    labels: FilePath[str | None] = Field(
         None,
         min_length=1,
         description="people's labels of pairs, for AUC: CSV, JSONL or Parquet with query, document, satisfaction, "

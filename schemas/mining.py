@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindSection
+from darklode.schemas.places import FolderOrName
 from darklode.schemas.section import Bound, NoRow, Section, Share
 
 
@@ -110,7 +111,9 @@ class RelevanceSettings(Section):
         description="none: click data only; judge: the section judge ranks; cross_encoder: a model of its own, so that "
         "the judge can check it",
     )
-    model: str | None = Field(None, min_length=1, description="cross_encoder: name on the hub, or a local folder")
+    model: FolderOrName[str | None] = Field(
+        None, min_length=1, description="cross_encoder: name on the hub, or a local folder"
+    )
     revision: str | None = Field(None, description="cross_encoder: commit or tag on the hub")
     max_tokens: int | None = Field(None, gt=0, description="cross_encoder: longer pairs are cut; null: the model's own")
     device: NoRow[str] = Field("auto", description="cross_encoder: auto (every GPU, else the CPU), cpu, cuda or cuda:N")

@@ -19,6 +19,7 @@ from darklode.schemas.mining import (
     PlannerSettings,
     RelevanceSettings,
 )
+from darklode.schemas.places import FilePath, FolderOrName
 from darklode.schemas.section import Bound, NoRow, Section, Share
 
 JUDGES = Group("judges", "darklode.pipeline.judge.kinds")
@@ -165,7 +166,7 @@ class RetrieverSettings(KindSection):
 class LocalModel(Section):
     """A sentence-transformers model that runs on this machine."""
 
-    model: str = Field(min_length=1, description="name on the hub, a local folder, or package:NAME of an installed one")
+    model: FolderOrName[str] = Field(min_length=1, description="on the hub, a local folder, or package:NAME here")
     revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
     max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")
@@ -194,11 +195,9 @@ class VectorSettings(Section):
 
 
 class CacheSettings(Section):
-    """Where vectors are kept across runs."""
+    """Where vectors and verdicts are kept across runs."""
 
-    root: NoRow[str | None] = Field(
-        None, description="folder or s3:// prefix of the embedding cache; null: the user's cache"
-    )
+    root: NoRow[FilePath[str | None]] = Field(None, description="folder or s3:// prefix; null: the user's cache")
     dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
 
 
@@ -258,7 +257,7 @@ class JudgeSettings(MemberSettings):
     )
     recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
     random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
-    human: NoRow[str | None] = Field(
+    human: NoRow[FilePath[str | None]] = Field(
         None, min_length=1, description="CSV of human labels: query_id, chunk_id, relevance, and tenant where needed"
     )
     panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(

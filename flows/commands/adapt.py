@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.commands import adapt_serve
 from darklode.flows.commands.options import ConfigOption, SetOption, application
-from darklode.flows.config import BESIDES, overrides, read_config
+from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, printable, reporter, show
 from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
@@ -64,9 +64,7 @@ def train(
     assignments: SetOption = None,
 ) -> None:
     """Learn from the labels of runs; the adapted encoder is handed over only where a lift is shown."""
-    file: dict[str, Any] = (
-        {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}
-    )
+    file: dict[str, Any] = file_settings(config) if config else {}
     named = {"adapt": {"method": method}} if method else {}
     values = merge(merge(file, overrides(assignments or [])), named)
     try:

@@ -9,7 +9,7 @@ import typer
 from darklode.flows.answer import answering
 from darklode.flows.commands.checking import checked
 from darklode.flows.commands.options import CheckOption, ConfigOption, JsonOption, RunArgument, SetOption, application
-from darklode.flows.config import BESIDES, overrides, read_config
+from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, reporter, show
 from darklode.flows.reporting import Silent
 from darklode.pipeline.base.artifacts import Run
@@ -69,12 +69,12 @@ def _values(
     config: Path | None,
     assignments: Sequence[str],
 ) -> dict[str, Any]:
-    """The settings' differences; paths are kept whole, since the run is read from elsewhere, too."""
-    file = {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}
+    """The settings' differences."""
+    file = file_settings(config) if config else {}
     given = {
         "systems": system,
-        "run_files": [str(one.expanduser().resolve()) for one in run_file or []] or None,
-        "labels": str(labels.expanduser().resolve()) if labels else None,
+        "run_files": [str(one) for one in run_file or []] or None,
+        "labels": str(labels) if labels else None,
     }
     named = {"evaluate": {name: value for name, value in given.items() if value is not None}}
     return merge(merge(file, overrides(assignments)), named)

@@ -102,7 +102,7 @@ def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], 
 def test_another_kind_leaves_the_keys_of_the_one_before_behind(tmp_path: Path) -> None:
     file = settings_file(tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human: labels.csv}\n")
     chosen = load_settings(config=file, assignments=["judge.kind=embedded"]).judge
-    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human": "labels.csv"}
+    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human": str(tmp_path / "labels.csv")}
     with pytest.raises(SettingsError, match=r"judge: kind llm needs judge\.model"):
         load_settings(config=file, assignments=["judge.kind=llm", "judge.base_url=http://h/v1"])
 
@@ -240,3 +240,18 @@ def test_an_unknown_preset_names_the_nearest() -> None:
 def test_settings_come_back_from_their_own_yaml() -> None:
     chosen = load_settings(assignments=["clean.language=null", "pool.retrievers=[bm25]"])
     assert resolve(yaml.safe_load(yaml.safe_dump(chosen.model_dump(mode="json")))) == chosen
+
+
+def test_paths_in_settings_are_those_of_their_file_or_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    file = tmp_path / "project" / "x.yaml"
+    file.write_text("planner: {kind: table, table: terms.csv}\nevaluate: {labels: people.csv}\n")
+    monkeypatch.chdir(tmp_path)
+    chosen = load_settings(config="project/x.yaml", assignments=["judge.human=labels.csv"])
+    monkeypatch.chdir("/")
+    assert chosen.planner.model_dump()["table"] == str(tmp_path / "project" / "terms.csv")
+    assert chosen.evaluate.labels == str(tmp_path / "project" / "people.csv")
+    assert chosen.judge.human == str(tmp_path / "labels.csv")
+    assert resolve(chosen.model_dump(mode="json")) == chosen

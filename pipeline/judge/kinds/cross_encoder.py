@@ -22,6 +22,7 @@ from darklode.pipeline.base.models.local import architectures, lacks, locate, ve
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
+from darklode.schemas.places import FolderOrName
 from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings, LocalModel
 
@@ -34,7 +35,7 @@ class CrossEncoderSettings(LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    model: str = Field("", description="name on the hub, or a local folder")
+    model: FolderOrName[str] = Field("", description="name on the hub, or a local folder")
     revision: str | None = Field(None, description="commit or tag on the hub")
     device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
     batch_size: NoRow[int] = Field(32, gt=0, description="pairs per forward pass")

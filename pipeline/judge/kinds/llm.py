@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.schemas.places import Place
 from darklode.schemas.section import NoRow, Share, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings, ChatServer
 
@@ -33,7 +34,9 @@ class LlmSettings(ChatServer, LedgerKind):
     base_url: NoRow[tuple[str, ...]] = Field(
         (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
     )
-    prompt: str = Field("binary", description="binary, graded, or a folder like those of prompts/judge")
+    prompt: Annotated[str, Place(or_name=True, names=("binary", "graded"))] = Field(
+        "binary", description="binary, graded, or a folder like those of prompts/judge"
+    )
     mode: Literal["auto", "choice", "json", "text"] = Field(
         "auto", description="how labels are asked for; auto: the first that the server obeys"
     )

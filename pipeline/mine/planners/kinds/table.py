@@ -16,6 +16,7 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.schemas.places import FilePath
 from darklode.schemas.settings import CacheSettings
 
 _ASKED, _OPTIONAL = ("term", "importance"), ("tenant", "query")
@@ -26,7 +27,9 @@ class TablePlannerSettings(PlannerKind):
     """A table of one's own: terms and how important they are."""
 
     kind: Literal["table"] = "table"
-    table: str | None = Field(None, description="CSV or Parquet file: term, importance; tenant or query optional")
+    table: FilePath[str | None] = Field(
+        None, description="CSV or Parquet file: term, importance; tenant or query optional"
+    )
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:

@@ -1,0 +1,78 @@
+"""Settings that are paths: marked where they are declared, and absolute, so that they mean the same from any folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from darklode.schemas.kinds import OfKind, UnknownKind, kind_of, section_in
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Marks a setting that is a path, several or none; an address such as `s3://…` is none.
+
+    Attributes:
+        or_name: whether it may be a name of something else: it is a path where there is a folder of the name.
+        names: names that are never folders.
+    """
+
+    or_name: bool = False
+    names: tuple[str, ...] = ()
+
+
+FilePath = Annotated[T, Place()]
+FolderOrName = Annotated[T, Place(or_name=True)]
+
+
+def absolute(path: str, base: Path | None = None) -> str:
+    """A path from a folder, by default the one at hand, that means the same from any; an address stays as it is."""
+    return path if "://" in path else str((base or Path()).absolute() / Path(path).expanduser())
+
+
+def placed(values: Mapping[str, Any], base: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Nested plain values in which the settings that are paths are absolute; what is no setting stays.
+
+    Args:
+        values: by the names of `model`'s fields; any of them may be left out, or wrong.
+        base: where relative paths begin.
+        model: a section, or all settings.
+    """
+    return {name: _placed(model.model_fields.get(name), value, base) for name, value in values.items()}
+
+
+def _placed(field: FieldInfo | None, value: Any, base: Path) -> Any:
+    if field is None:
+        return value
+    if place := next((one for one in field.metadata if isinstance(one, Place)), None):
+        return [_path(place, one, base) for one in value] if isinstance(value, list) else _path(place, value, base)
+    section, mark = section_in(field), kind_of(field)
+    if section and isinstance(value, Mapping):
+        return placed(value, base, section)
+    if mark and isinstance(value, list):
+        return [_of_kind(mark, one, base) for one in value]
+    if mark and get_origin(field.annotation) is dict and isinstance(value, Mapping):
+        return {name: _of_kind(mark, one, base) for name, one in value.items()}
+    return _of_kind(mark, value, base) if mark else value
+
+
+def _of_kind(mark: OfKind, values: Any, base: Path) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    try:
+        return placed(values, base, mark.section(mark.kind_in(values)))
+    except UnknownKind:
+        return values
+
+
+def _path(place: Place, value: Any, base: Path) -> Any:
+    if not isinstance(value, str) or not value:
+        return value
+    whole = absolute(value, base)
+    is_path = not place.or_name or (value not in place.names and Path(whole).is_dir())
+    return whole if is_path else value
