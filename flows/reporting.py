@@ -134,10 +134,30 @@ def reporting(to: Reporter) -> Iterator[None]:
         _current.reset(token)
 
 
+CALLED = {
+    "audit_overlap": "overlaps of two retrievers",
+    "audit_retrievers": "figures of retrievers",
+    "calibration": "comparisons with people",
+    "click_model": "values of places",
+    "click_prior": "spreads of clicks",
+    "day_figures": "figures of days",
+    "day_marks": "marks of days",
+    "evaluation": "figures of systems",
+    "evaluation_pairs": "comparisons of systems",
+    "funnel": "steps and reasons",
+    "human_labels": "human labels",
+    "online": "shares of searches",
+    "online_pairs": "comparisons of arms",
+    "reliability": "bins of probabilities",
+}
+"""Rows of tables whose stages drop nothing and so say no unit, in words."""
+
+
 def summary(manifest: Manifest) -> str:
     """What went in and came out of a stage, in one line."""
     if not manifest.funnel:
-        counts = {name.replace("_", " "): sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
-        return ", ".join(f"{rows:,} rows of {name}" for name, rows in counts.items() if rows) or "nothing to do"
+        counts = {name: sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
+        named = {name: CALLED.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
+        return ", ".join(f"{rows:,} {named[name]}" for name, rows in counts.items() if rows) or "nothing to do"
     first, last = manifest.funnel[0], manifest.funnel[-1]
     return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}".replace("_", " ")

@@ -135,18 +135,14 @@ class Browser:
         return _PAGES.render(f"browse/{page}.html", **shared, **values)
 
 
-def _is_line(text: str) -> bool:
-    """Whether an excerpt shows all of a text."""
-    return len(text) <= EXCERPT and "\n" not in text.strip()
-
-
 def _passage(row: Row, marker: Marker) -> dict[str, Any]:
+    clipped, whole = marker.collapsed(row["text"], EXCERPT, fenced=row["fenced"])
     return {
         **row,
         "heading": marker.pieces(row.get("heading") or ""),
         "title": marker.pieces(row["title"] or ""),
-        "excerpt": marker.excerpt(row["text"], EXCERPT),
-        "blocks": None if _is_line(row["text"]) else marker.blocks(row["text"], fenced=row["fenced"]),
+        "clipped": clipped,
+        "whole": whole,
     }
 
 

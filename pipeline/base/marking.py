@@ -92,18 +92,10 @@ class Marker:
             self.blocks(end, fenced=fences % 2 == 1) if end else [] for end, fences in zip(ends, before, strict=False)
         ]
 
-    def excerpt(self, text: str, characters: int) -> list[Piece]:
-        """About so many characters of the text, on one line, around the first mark."""
-        line = " ".join(text.split())
-        if len(line) <= characters:
-            return self.pieces(line)
-        start = next(self._spans(line), (0, 0))[0]
-        begin = min(max(0, start - characters // 4), len(line) - characters)
-        begin = line.rfind(" ", 0, begin + 1) + 1 if begin else 0
-        end = line.rfind(" ", begin + characters // 2, begin + characters)
-        end = end if end > 0 else begin + characters
-        cut = line[begin:end]
-        return self.pieces(("… " if begin else "") + cut + (" …" if end < len(line) else ""))
+    def collapsed(self, text: str, characters: int, *, fenced: bool = False) -> tuple[list[TextBlock], list[TextBlock]]:
+        """What is shown of a text at once, as for `clipped`, and all of it, none where that is no more."""
+        whole = self.blocks(text, fenced=fenced) if len(text) > characters else []
+        return self.clipped(text, characters, fenced=fenced), whole
 
     def clipped(self, text: str, characters: int, *, fenced: bool = False) -> list[TextBlock]:
         """About so many characters of the text, in its own lines, from the line of the first mark on.

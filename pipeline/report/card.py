@@ -14,6 +14,7 @@ from darklode.pipeline.report.caveats import mined_caveats
 from darklode.pipeline.validate.gate import outcome, release
 from darklode.pipeline.validate.stage import stale
 from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TRIPLETS
 
 NOBODY = "no LLM and no human has judged this"
 NO_LLM = """\
@@ -202,8 +203,13 @@ GRAPH = "Of `associations`, `beyond_the_cap` lend nothing: a query takes the bes
 
 MINED_READING = """\
 - DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
-- datasets: `load_dataset("parquet", data_files="tables/triplets/**/*.parquet")`; folders are tenant, day and source.
-- `split` tells train from validation, `tier` small from median and large; `negative_ids` may be empty."""
+- datasets: `load_dataset("FOLDER", "triplets", split="train")`, or `"validation"`; folders are tenant, day and source.
+  Of a later period, where there is one: `load_dataset("FOLDER", "test", split="test")`; `corpus` has all documents.
+- `tier` tells small from median and large; `negative_ids` may be empty."""
+
+CHANGED = """\
+- {rows} rows of days in `triplets` have changed since these files were written: `triplets_changed` and
+  `triplets_removed` say how. DuckDB's views and exports apply them, other readers of the files do not."""
 
 
 def mined_card(run: Run, settings: Settings) -> str:
@@ -217,9 +223,25 @@ def mined_card(run: Run, settings: Settings) -> str:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
         shown = list(_mined_tables(tables, settings))
     head = [CLICKS, *warnings, "## What was learned", _learned(run)]
-    text = document([_title(run, settings), *head], shown, closing(run, settings, MINED_READING))
-    files = {"train_and_validation": "tables/triplets/**/*.parquet"} if all_tables(run).rows("triplets") else {}
-    return _card(run, settings, text, TASK, {"triplets": files})
+    text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run)))
+    return _card(run, settings, text, TASK, _mined_configs(run))
+
+
+def _mined_reading(run: Run) -> str:
+    changed = sum(part.rows for name in TRIPLETS.files[1:] for part in run.parts().get(name, ()))
+    return "\n".join([MINED_READING, *([CHANGED.format(rows=f"{changed:,}")] if changed else [])])
+
+
+def _mined_configs(run: Run) -> Files:
+    """Files of each config by split: triplets lie in a folder a split, what is of a later period is the test split."""
+    parts = {table: [part for part in some if part.rows] for table, some in run.parts().items()}
+    folders = {part.file.split("/")[-2] for part in parts.get("triplets", ())}
+    named = {split: f"split={split}" for split in SPLITS}
+    return {
+        "triplets": {split: f"tables/triplets/**/{one}/*.parquet" for split, one in named.items() if one in folders},
+        "test": {"test": "tables/mined_test/*.parquet"} if parts.get("mined_test") else {},
+        "corpus": {"corpus": "tables/documents/*.parquet"} if parts.get("documents") else {},
+    }
 
 
 def _learned(run: Run) -> str:

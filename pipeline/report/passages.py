@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.marking import BEGINS_FENCED, Marker, TextBlock
+from darklode.pipeline.base.marking import BEGINS_FENCED, Marker
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.report.drawing import Text
 from darklode.pipeline.report.source import Source
@@ -67,15 +67,9 @@ class Passages:
         probability = known["probability"]
         note = note or ("" if probability is None else f"probability {probability:.3f}")
         named = [marker.pieces(known[name]) for name in ("title", "heading") if known[name]]
-        return Text(*_texts(marker, text, known["fenced"]), role, note, named, known["doc_id"] or "")
+        return Text(*marker.collapsed(text, EXCERPT, fenced=known["fenced"]), role, note, named, known["doc_id"] or "")
 
 
 def plain(text: str) -> Text:
     """A text that stands for itself."""
-    return Text(*_texts(Marker.of_parts(()), text, fenced=False))
-
-
-def _texts(marker: Marker, text: str, fenced: bool) -> tuple[list[TextBlock], list[TextBlock]]:
-    """What is shown at once, and what on demand."""
-    whole = marker.blocks(text, fenced=fenced) if len(text) > EXCERPT else []
-    return marker.clipped(text, EXCERPT, fenced=fenced), whole
+    return Text(*Marker.of_parts(()).collapsed(text, EXCERPT))

@@ -1,4 +1,4 @@
-"""From pairs to triplets: the texts joined in, one folder for each tenant, day and source."""
+"""From pairs to triplets: the texts joined in, one folder for each tenant, day, source and split."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 5, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 6, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 ROWS = 1 << 16
@@ -111,7 +111,7 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
 
     Args:
         tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
-        output: takes `triplets`, in folders `tenant=…/date=…/source=…`, and its patch.
+        output: takes `triplets`, in folders `tenant=…/date=…/source=…/split=…`, and its patch.
         settings: how long texts are, and the tiers.
         apart: a positive makes triplets on one side only, that of the first query that had it.
         seed: of the tiers.
@@ -210,14 +210,16 @@ def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) 
 
 def _split(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     """The rows of each partition, in order; they come sorted by tenant and source, and are of one day."""
-    partitions = rows.group_by(["tenant", "source", "date"], use_threads=False).aggregate([]).to_pylist()
+    partitions = rows.group_by(["tenant", "source", "date", "split"], use_threads=False).aggregate([]).to_pylist()
     return [(_folder(one), rows.filter(_mask(rows, one))) for one in partitions]
 
 
 def _mask(rows: pa.Table, one: Mapping[str, Any]) -> pa.ChunkedArray:
-    return pc.and_(pc.equal(rows["tenant"], one["tenant"]), pc.equal(rows["source"], one["source"]))
+    tenant, source, split = (pc.equal(rows[name], one[name]) for name in ("tenant", "source", "split"))
+    return pc.and_(tenant, pc.and_(source, split))
 
 
 def _folder(one: Mapping[str, Any]) -> str:
     """Hive's way to write a partition; a tenant's name may hold anything."""
-    return f"tenant={quote(one['tenant'], safe='')}/date={one['date'].isoformat()}/source={one['source']}"
+    tenant, day = quote(one["tenant"], safe=""), one["date"].isoformat()
+    return f"tenant={tenant}/date={day}/source={one['source']}/split={one['split']}"

@@ -5,8 +5,9 @@ import logging
 import pyarrow as pa
 import pytest
 
-from darklode.flows.reporting import Once, Silent, reporter, reporting, summary
+from darklode.flows.reporting import CALLED, Once, Silent, reporter, reporting, summary
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Part
+from darklode.schemas.tables import TABLES
 
 
 def manifest(*funnel: FunnelStep, **outputs: int) -> Manifest:
@@ -77,7 +78,8 @@ def test_a_stage_in_one_line() -> None:
     )
     assert summary(manifest(*steps, cleaned_queries=900)) == "12,000 queries → 900 clusters"
     assert summary(manifest(chunks=1234, rejects=1)) == "1,234 rows of chunks, 1 rows of rejects"
-    assert summary(manifest(human_labels=12, calibration=0)) == "12 rows of human labels"
+    assert summary(manifest(human_labels=12, calibration=0)) == "12 human labels"
+    assert set(CALLED) <= set(TABLES)
     assert summary(manifest(calibration=0)) == "nothing to do"
 
 

@@ -43,7 +43,7 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings) -> No
             totals.update(unit.facts)
             output.progress(done + 1, len(bases), str(day))
     kept, every = totals["kept"], totals["kept"] + totals["cut"]
-    output.count(FunnelStep("associate", "log_queries", tables.rows("log_queries"), "associations", every))
+    output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", every))
     crowded = {"key has enough lenders": totals["cut"]} if totals["cut"] else {}
     output.count(FunnelStep("bound lenders", "associations", every, "associations", kept, crowded))
 

@@ -1,11 +1,14 @@
 """What a search log gave: evidence by day, pairs by source, days that are held, associations and tiers."""
 
+from typing import Any
+
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import evidence, stacked
+from darklode.pipeline.report.charts import Whisker, evidence, stacked, whiskers
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
 DAYS = 120
@@ -31,6 +34,21 @@ def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
     columns = {split: [counts.get((name, split), 0) for name in names] for split in ("train", "validation")}
     series = {"train": ("train", "a"), "validation": ("validation", "b")}
     return [stacked(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
+
+
+def _confirmed(table: pa.Table, _source: Source) -> list[Chart]:
+    rows = table.to_pylist()
+    several = len({row["judge_id"] for row in rows}) > 1
+    shares = {"relevant": ("Of the positives", "a"), "of_negatives": ("Of the negatives", "b")}
+    drawn = {name: [_share(row, name, several=several) for row in rows if row[name] is not None] for name in shares}
+    return [whiskers(found, *shares[name]) for name, found in drawn.items() if found]
+
+
+def _share(row: dict[str, Any], name: str, *, several: bool) -> Whisker:
+    middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    of = f"{number(row['positives' if name == 'relevant' else 'negatives'])} looked at"
+    group = f"{row['source']}, {row['judge_id']}" if several else row["source"]
+    return Whisker(row["tier"], middle, low, high, of, group)
 
 
 SECTION = FigureSection(
@@ -90,7 +108,8 @@ SECTION = FigureSection(
             "95 % intervals. A tier holds the smaller ones, so large stands for its source. Where the negatives are "
             "relevant as often as the positives, a source is noise; an embedded judge is weak.",
             lambda source: statistics.confirmed(source.tables),
-            needs=("mined_verdicts",),
+            _confirmed,
+            ("mined_verdicts",),
             wide=True,
             most=36,
         ),

@@ -1,4 +1,5 @@
 import re
+from datetime import date
 from pathlib import Path
 from statistics import mean, median, pstdev
 from typing import Any
@@ -11,13 +12,14 @@ from datasets import config, load_dataset
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.card import card
+from darklode.pipeline.report.card import card, mined_card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import POOL, QRELS, QUERIES, VERDICTS
+from darklode.schemas.tables import POOL, QRELS, QUERIES, TABLES, VERDICTS
 from helpers.finished_run import finished_run
-from helpers.runs import put
+from helpers.runs import put, read
+from helpers.small_log import mine, random_log
 
 
 @pytest.fixture(scope="module")
@@ -161,31 +163,58 @@ def test_a_run_that_has_nothing_yet_has_a_card(run: Run) -> None:
     assert "## Labels" not in text
 
 
-def test_hugging_face_loads_each_config_by_its_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where `datasets` keeps what it reads, without asking anybody."""
     monkeypatch.setattr(config, "HF_DATASETS_OFFLINE", True)
     monkeypatch.setattr(config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    return str(tmp_path / "cache")
+
+
+def loaded(run: Run, name: str, cache: str) -> dict[str, list[dict[str, Any]]]:
+    return {split: list(rows) for split, rows in load_dataset(run.store.url, name, cache_dir=cache).items()}
+
+
+def test_hugging_face_loads_each_config_by_its_splits(tmp_path: Path, offline: str) -> None:
     finished = finished_run(str(tmp_path / "run"), folders=True)
     finished.store.write("README.md", card(finished, Settings()).encode())
     tables = finished.tables("queries", "qrels", "triplets", "chunks")
     splits = {(row["tenant"], row["query_id"]): row["split"] for row in tables.read("queries").to_pylist()}
-
-    def loaded(name: str) -> dict[str, list[dict[str, object]]]:
-        found = load_dataset(finished.store.url, name, cache_dir=str(tmp_path / "cache"))
-        return {split: list(rows) for split, rows in found.items()}
-
     for name in ("queries", "qrels", "triplets"):
-        found = loaded(name)
+        found = loaded(finished, name, offline)
         assert list(found) == [split for split in ("train", "validation", "test") if split in found]
         assert sum(map(len, found.values())) == tables.rows(name) > 0
-        assert all(
-            splits[row["tenant"], row["query_id"]] == split  # type: ignore[index]
-            for split, rows in found.items()
-            for row in rows
-        )
-    assert set(loaded("qrels")) == {"train", "validation", "test"}
-    assert {split: len(rows) for split, rows in loaded("corpus").items()} == {"corpus": tables.rows("chunks")}
-    named = load_dataset(finished.store.url, "qrels", split="test", cache_dir=str(tmp_path / "cache"))
+        assert all(splits[row["tenant"], row["query_id"]] == split for split, rows in found.items() for row in rows)
+    assert set(loaded(finished, "qrels", offline)) == {"train", "validation", "test"}
+    corpus = loaded(finished, "corpus", offline)
+    assert {split: len(rows) for split, rows in corpus.items()} == {"corpus": tables.rows("chunks")}
+    named = load_dataset(finished.store.url, "qrels", split="test", cache_dir=offline)
     assert named.column_names == QRELS.schema.names
+
+
+def test_hugging_face_loads_a_mined_run_by_its_splits(run: Run, offline: str) -> None:
+    mine(run, random_log(7))
+    tested = {"tenant": "a", "query_id": "q", "query": "later", "kind": "unseen", "doc_id": "d1", "source": "click"}
+    tested |= {"date": date(2026, 4, 1), "shares_positive": False}
+    put(run, "mined_test", pa.Table.from_pylist([tested], TABLES["mined_test"].schema))
+    run.store.write("README.md", mined_card(run, Settings()).encode())
+    by_split: dict[str, set[str]] = {}
+    for row in read(run, "triplets"):
+        by_split.setdefault(str(row["split"]), set()).add(str(row["triplet_id"]))
+    assert set(by_split) == {"train", "validation"}
+    found = loaded(run, "triplets", offline)
+    assert {split: {row["triplet_id"] for row in rows} for split, rows in found.items()} == by_split
+    (only,) = load_dataset(run.store.url, "test", split="test", cache_dir=offline)
+    assert (only["query"], only["doc_id"]) == ("later", "d1")
+    assert {row["doc_id"] for row in loaded(run, "corpus", offline)["corpus"]} >= {"d1"}
+
+
+def test_a_card_says_where_files_hold_rows_that_changed(run: Run) -> None:
+    mine(run, random_log(7))
+    assert "have changed since" not in mined_card(run, Settings())
+    (row, *_) = run.tables("triplets").read("triplets").to_pylist()
+    put(run, "triplets_changed", pa.Table.from_pylist([row], TABLES["triplets_changed"].schema))
+    assert "1 rows of days in `triplets` have changed since" in mined_card(run, Settings())
 
 
 def test_a_run_of_an_earlier_version_whose_tables_have_no_folders_lists_the_corpus_alone(run: Run) -> None:

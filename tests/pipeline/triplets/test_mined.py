@@ -116,7 +116,9 @@ def test_folders_name_tenant_day_and_source_whatever_the_tenant_is_called(run: R
     assert run.store.local is not None
     root = run.store.local / "tables" / "triplets"
     files = list(root.rglob("*.parquet"))
-    assert {path.relative_to(root).parts[1:3] for path in files} == {("date=2026-03-01", "source=click_one_hop")}
+    assert {path.relative_to(root).parts[1:4] for path in files} == {
+        ("date=2026-03-01", "source=click_one_hop", "split=train")
+    }
     assert all(path.resolve().is_relative_to(root.resolve()) for path in files)
     assert len(files) == len(TENANTS)
     assert sorted(row["positive"] for row in triplets(run)) == sorted(TENANTS)

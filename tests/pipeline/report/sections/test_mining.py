@@ -2,9 +2,13 @@
 
 from collections import Counter
 
+import pyarrow as pa
+
 from darklode.pipeline.base.artifacts import Run
-from helpers.report_runs import parsed, rendered, rows_of
-from helpers.runs import read
+from darklode.pipeline.report.drawing import Chart
+from darklode.schemas.tables import TABLES
+from helpers.report_runs import parsed, rendered, rows_of, shown
+from helpers.runs import put, read
 from helpers.small_log import mine, random_log
 
 
@@ -23,3 +27,22 @@ def test_a_mined_run_has_its_days_and_sources(run: Run) -> None:
     assert by_source == Counter(str(row["source"]) for row in read(run, "triplets"))
     by_tenant = {row["tenant"]: int(row["pairs"]) for row in rows_of(root, "mined-tenants")}
     assert by_tenant == Counter(str(row["tenant"]) for row in read(run, "mined_pairs"))
+
+
+def test_what_the_judge_finds_relevant_is_drawn_with_its_intervals(run: Run) -> None:
+    mine(run, random_log(7))
+    looked_at = read(run, "mined_pairs")[:12]
+    verdicts = [
+        {name: row[name] for name in ("tenant", "query_id", "positive_id", "negative_id", "source")}
+        | {"tiers": ["large"], "relevant": place % 3 > 0, "negative_relevant": None, "judge_id": "j"}
+        for place, row in enumerate(looked_at)
+    ]
+    put(run, "mined_verdicts", pa.Table.from_pylist(verdicts, TABLES["mined_verdicts"].schema))
+    drawn = shown(run)["confirmed"].drawings
+    assert [one.title for one in drawn if isinstance(one, Chart)] == ["Of the positives"], "no negative was judged"
+    counts = Counter(str(row["source"]) for row in looked_at)
+    (chart,) = drawn
+    assert isinstance(chart, Chart)
+    assert [row.group for row in chart.rows] == sorted(counts)
+    told = [f"{row.marks[0].tip}" for row in chart.rows]
+    assert [tip.rpartition(", ")[2] for tip in told] == [f"{counts[name]} looked at" for name in sorted(counts)]
