@@ -55,7 +55,7 @@ def adapt_encoder(
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
     base = base_of(runs, made, encoder, chosen)
-    run = _place(out)
+    run = place(out)
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
@@ -113,7 +113,7 @@ def base_of(runs: Sequence[str], made: Sequence[Recorded], encoder: str, setting
     return Base(found, settings.cache, settings.vectors, tuple(sources))
 
 
-def _place(out: str) -> Run:
+def place(out: str) -> Run:
     """Where the encoder goes.
 
     Raises:

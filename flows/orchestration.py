@@ -23,6 +23,7 @@ from prefect.states import Completed, Failed
 from darklode.flows import adapt_encoder as adapt
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
+from darklode.flows import compare_adapters as comparing
 from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import mine_logs as mine
 from darklode.flows import validate_benchmark as validate
@@ -191,3 +192,4 @@ audit_retrievers = as_flow("audit-retrievers", audit.audit_retrievers)
 evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
 validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
 adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
+compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)

@@ -11,6 +11,9 @@ Method = Literal["linear", "ffn", "closed_form"]
 METHOD = ("method",)
 """The settings that say what trained weights are; the others say how they came to be."""
 
+SEEDS = 3
+"""How often each method is trained where methods are compared."""
+
 Rate = Annotated[float, Field(gt=0)]
 
 

@@ -159,6 +159,46 @@ ADAPTER_VERDICT = Table(
     ),
 )
 
+RIVAL = field("system", pa.string(), "base, a method, a control, or a list that bounds what a method can reach")
+
+COMPARISON_QUERIES = Table(
+    "comparison_queries",
+    ("tenant", "system", "seed", "query_id", "measure"),
+    "what each system of `adapt compare` reaches on each test query",
+    pa.schema(
+        [
+            TENANT,
+            RIVAL,
+            field("seed", pa.int32(), "of its draws, from 0"),
+            QUERY_ID,
+            field("measure", pa.string(), "name of ir_measures"),
+            field("value", pa.float64(), "0 to 1"),
+        ]
+    ),
+)
+
+COMPARISON = Table(
+    "comparison",
+    ("part", "system", "measure"),
+    "the systems of `adapt compare` against the base: means over seeds by query first, then over queries",
+    pa.schema(
+        [
+            field("part", pa.string(), "which test queries, as in `evaluation`"),
+            RIVAL,
+            field("measure", pa.string(), "name of ir_measures"),
+            field("value", pa.float64(), "mean over the queries, 0 to 1"),
+            field("ceiling", pa.float64(), "the same of a perfect list"),
+            field("difference", pa.float64(), "its value less the base's; null of the base and of Judged", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups; null of one group", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field("p", pa.float64(), "two-sided, of a test that draws the signs of the differences", null=True),
+            field("p_holm", pa.float64(), "p, corrected for all systems and measures of the part (Holm)", null=True),
+            field("seeds", pa.int32(), "how many times it was trained; 1 where nothing is drawn"),
+            field("queries", pa.int64(), "how many queries"),
+        ]
+    ),
+)
+
 SWAP = Table(
     "swap",
     ("tenant", "query"),
@@ -184,5 +224,7 @@ ADAPTATION_TABLES = (
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
     ADAPTER_VERDICT,
+    COMPARISON_QUERIES,
+    COMPARISON,
     SWAP,
 )

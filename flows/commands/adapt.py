@@ -1,4 +1,4 @@
-"""darklode adapt: a query encoder for a frozen index, with its verdict; `adapt_serve` has what comes after."""
+"""darklode adapt: a query encoder for an index, with its verdict; `adapt_compare` and `adapt_serve` have more."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from darklode.flows.adapt_encoder import adapt_encoder
-from darklode.flows.commands import adapt_serve
+from darklode.flows.commands import adapt_compare, adapt_serve
 from darklode.flows.commands.options import ConfigOption, SetOption, application
 from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, printable, reporter, show
@@ -29,6 +29,7 @@ class Commands(TyperGroup):
 
 
 app = application(no_args_is_help=True, cls=Commands)
+app.command()(adapt_compare.compare)
 app.command()(adapt_serve.check)
 app.command()(adapt_serve.swap)
 

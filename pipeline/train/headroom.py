@@ -68,7 +68,7 @@ def _systems(asked: Questions, frozen: Frozen) -> dict[str, list[float]]:
     judged = labels.filter(pc.is_valid(labels["probability"]))
     systems = {"base": of(found), "base, its first 100 in the best order": of(_best(found, labels))}
     if judged.num_rows:
-        systems["judge: labelled texts by its probability"] = of(_by(judged, "probability"))
+        systems["judge: labelled texts by its probability"] = of(by_value(judged, "probability"))
     return systems | {"perfect": [float(one) for one in ceilings(labels, ids, MEASURES).mean(axis=0)]}
 
 
@@ -77,11 +77,11 @@ def _best(found: pa.Table, labels: pa.Table) -> pa.Table:
     right = labels.select(["query_id", "text_id", "relevance"])
     joined = found.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
     relevance = pc.fill_null(joined["relevance"], 0)
-    return _by(joined.set_column(joined.schema.get_field_index("relevance"), "relevance", relevance), "relevance")
+    return by_value(joined.set_column(joined.schema.get_field_index("relevance"), "relevance", relevance), "relevance")
 
 
-def _by(rows: pa.Table, column: str) -> pa.Table:
-    """Lists of query_id, rank and text_id by falling values of a column."""
+def by_value(rows: pa.Table, column: str) -> pa.Table:
+    """Rankings of query_id, rank and text_id by falling values of a column, equal ones by text."""
     ordered = rows.sort_by([("query_id", "ascending"), (column, "descending"), ("text_id", "ascending")])
     queries = ordered["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     starts = np.flatnonzero(np.diff(queries, prepend=-1))

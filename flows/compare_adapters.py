@@ -1,0 +1,77 @@
+"""compare-adapters: every way to adapt a query encoder, with controls, on the same queries, steps and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import yaml
+
+from darklode.flows.adapt_encoder import base_of, place, steps
+from darklode.flows.executor import executor
+from darklode.flows.reporting import reporter
+from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.train.compare import COMPARED, compare
+from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, page
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.adaptation import SEEDS, Method
+from darklode.schemas.settings import Settings
+
+
+def compare_adapters(
+    runs: Sequence[str],
+    encoder: str,
+    out: str,
+    settings: dict[str, Any] | None = None,
+    methods: Sequence[str] = (),
+    seeds: int = SEEDS,
+) -> str:
+    """Compare the ways to adapt a query encoder to the labels of runs.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        out: folder or s3:// prefix of the comparison.
+        settings: what differs from the first run's own settings.
+        methods: those to compare; none: all that there are.
+        seeds: how often each is trained.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        SettingsError: there is no such method.
+    """
+    unknown = sorted(set(methods) - set(get_args(Method)))
+    if unknown:
+        raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(get_args(Method))}")
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings or {})
+    base = base_of(runs, made, encoder, chosen)
+    run = place(out)
+    with run.lock():
+        note(run, {ADAPTED: list(runs), "encoder": encoder})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        for step in comparing(base, chosen, list(methods) or list(get_args(Method)), seeds):
+            run_step(run, step)
+        text = page(run, list(runs))
+        run.store.write(PAGE, text)
+        run.store.write("views.sql", views_sql(run).encode())
+        reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
+        executor().show(run, text.decode)
+    return f"The comparison is in {run.store.path(PAGE)}"
+
+
+def comparing(base: Base, settings: Settings, methods: list[str], seeds: int) -> list[Step]:
+    """The stages, in data order."""
+    given = settings.adapt.but("tenant", "sources", "min_probability", "method")
+    measuring = settings.evaluate.only("bootstrap", "flips")
+    return [
+        steps(base, settings)[0],
+        Step(COMPARED, call(compare, given, base, methods=methods, seeds=seeds)),
+        Step(SUMMED, call(comparison, measuring, seed=settings.seed)),
+    ]

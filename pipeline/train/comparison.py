@@ -1,0 +1,139 @@
+"""What a comparison comes to: each system less the base, with intervals and p, as a table and as a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.base.card import cell, document
+from darklode.pipeline.evaluate.measures import Floats, ceilings
+from darklode.pipeline.evaluate.paired import Chance, compared, holm
+from darklode.pipeline.evaluate.stage import JUDGED, Questions
+from darklode.pipeline.train.compare import COMPARED
+from darklode.pipeline.train.tested import LABELS, MEASURES
+from darklode.pipeline.train.verdict import DECIDES
+from darklode.schemas.adaptation_tables import COMPARISON
+from darklode.schemas.evaluation import EvaluateSettings
+
+SUMMED = Stage(
+    "adapt_comparison",
+    1,
+    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "test_queries", "comparison_queries"),
+    (COMPARISON.name,),
+)
+
+PAGE = "comparison.md"
+
+READING = """\
+Each system was chosen on the validation queries, and asked once for each seed: means over seeds by query first. `low`
+and `high` bound what it has more than the base (95 %, over clusters of queries), `p_holm` is corrected for all systems
+and measures of a part. `chosen: base` is a system that validation did not prefer to the base. A control on shuffled
+labels must show no lift. Judged@10 is the share of the first ten that has a label: what has none counts as not
+relevant. Seconds are the processor's, choice included; `peak_mb` is the most that the process had held until then."""
+
+BY_SYSTEM = """
+    SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
+           max(difference) FILTER (measure = 'nDCG@10') AS difference, max(low) FILTER (measure = 'nDCG@10') AS low,
+           max(high) FILTER (measure = 'nDCG@10') AS high, max(p_holm) FILTER (measure = 'nDCG@10') AS p_holm,
+           max(value) FILTER (measure = 'R@10') AS "R@10", max(ceiling) FILTER (measure = 'R@10') AS "R@10 at most",
+           max(value) FILTER (measure = 'R@100') AS "R@100", max(value) FILTER (measure = 'Judged@10') AS "Judged@10",
+           max(seeds) AS seeds, max(queries) AS queries
+    FROM comparison WHERE part = $part GROUP BY system ORDER BY "nDCG@10" DESC, system
+"""
+
+Row = dict[str, Any]
+
+
+def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
+    """Write each system's mean of each measure and what it has more than the base, part by part.
+
+    Args:
+        tables: those of `adapt_compare`.
+        output: takes `comparison`.
+        settings: resamples and flips.
+        seed: of them.
+    """
+    asked = Questions.of(tables)
+    ids = asked.rows["query_id"].to_pylist()
+    values = _values(tables.read("comparison_queries"), ids)
+    most = ceilings(tables.sql(LABELS), ids, MEASURES)
+    chance = Chance(settings.bootstrap, settings.flips, seed)
+    for part, chosen in asked.parts().items():
+        _, groups = np.unique(asked.groups[chosen], return_inverse=True)
+        rows = [
+            {"part": part, "ceiling": ceiling, "queries": int(chosen.sum()), **row}
+            for name, (of_system, seeds) in values.items()
+            for ceiling, row in zip(
+                most[chosen].mean(axis=0),
+                _rows(name, seeds, of_system[chosen], values["base"][0][chosen], groups, chance),
+                strict=True,
+            )
+        ]
+        held = [row for row in rows if row["p"] is not None]
+        for row, corrected in zip(held, holm([row["p"] for row in held]), strict=True):
+            row["p_holm"] = corrected
+        output.write(COMPARISON.name, pa.Table.from_pylist(rows, schema=COMPARISON.schema))
+
+
+def _values(rows: pa.Table, ids: list[str]) -> dict[str, tuple[Floats, int]]:
+    """Each system's values by query, shape (n_queries, n_measures), and how many seeds they are the mean of."""
+    found = {}
+    for system in pc.unique(rows["system"]).to_pylist():
+        mine = rows.filter(pc.equal(rows["system"], system))
+        seeds = len(pc.unique(mine["seed"]))
+        query = pc.index_in(mine["query_id"], pa.array(ids)).to_numpy()
+        measure = pc.index_in(mine["measure"], pa.array(MEASURES)).to_numpy()
+        values = np.zeros((seeds, len(ids), len(MEASURES)))
+        values[mine["seed"].to_numpy(), query, measure] = mine["value"].to_numpy()
+        found[system] = values.mean(axis=0), seeds
+    return found
+
+
+def _rows(name: str, seeds: int, mine: Floats, base: Floats, groups: Any, chance: Chance) -> list[Row]:
+    found = compared(mine, base, groups, chance)
+    rows: list[Row] = []
+    for at, measure in enumerate(MEASURES):
+        row: Row = {"system": name, "seeds": seeds, "measure": measure, "value": mine[:, at].mean()}
+        row |= dict.fromkeys(("difference", "low", "high", "p", "p_holm"))
+        if name != "base" and not measure.startswith(JUDGED):
+            row |= {"difference": found.mean[at], "p": found.p[at]}
+            row |= {"low": found.low[at], "high": found.high[at]} if groups.any() else {}
+        rows.append(row)
+    return rows
+
+
+def by_system(run: Run, part: str) -> pa.Table:
+    """One row a system, the best first."""
+    with run.tables(COMPARISON.name).connect() as connection:
+        return connection.sql(BY_SYSTEM, params={"part": part}).to_arrow_table()
+
+
+def deciding(run: Run) -> str:
+    """The part of the test queries that a claim may rest on."""
+    parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
+    return DECIDES if DECIDES in parts else "counted"
+
+
+def efforts(run: Run) -> pa.Table:
+    """What was chosen, and what it took: one row for each system and seed."""
+    manifest = run.manifest(COMPARED)
+    assert manifest is not None
+    return pa.Table.from_pylist([unit["facts"] for unit in manifest.units.values() if unit["facts"]])
+
+
+def page(run: Run, sources: list[str]) -> bytes:
+    """The page, in Markdown: the part that decides first."""
+    manifest = run.manifest(SUMMED)
+    assert manifest is not None
+    parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
+    first = deciding(run)
+    tables = [
+        (f"Test queries: {part}", by_system(run, part), "") for part in sorted(parts, key=lambda one: one != first)
+    ]
+    tables.append(("What it took", efforts(run), ""))
+    named = ", ".join(f"`{cell(one)}`" for one in sources)
+    return document(["# Ways to adapt, compared", f"Learned from: {named}.", READING], tables, []).encode()

@@ -1,0 +1,146 @@
+"""What is compared: methods on the labels as they are, controls on labels that teach less, and lists as bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.train.headroom import by_value
+from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.vectors import Base, Frozen, Ints
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.retrieve.retrievers.port import Hits
+
+DEPTH = 100
+
+RRF = 60
+"""The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A method with its settings and its labels; all have the same queries to learn from, steps and seeds.
+
+    Attributes:
+        name: in the tables.
+        settings: of the method.
+        labels: the task as it is taught, for a seed.
+        drawn: whether a seed changes anything.
+    """
+
+    name: str
+    settings: AdaptSettings
+    labels: Callable[[Task, int], Task]
+    drawn: bool = True
+
+
+def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> list[Rival]:
+    """The methods, and of the first that is trained the controls: fixed negatives, BM25's labels, shuffled ones.
+
+    Args:
+        settings: of all; their method does not matter.
+        methods: those to compare, the first trained one being that of the controls.
+        words: gives BM25's labels.
+    """
+    found = [
+        Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name != "closed_form")
+        for name in methods
+    ]
+    first = next((one for one in found if one.drawn), None)
+    if first:
+        fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
+        found += [
+            replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
+            replace(first, name=f"{first.name}, labels: BM25's first", labels=lambda task, _: words.taught(task)),
+            replace(first, name=f"{first.name}, labels: shuffled", labels=shuffled),
+        ]
+    return found
+
+
+def shuffled(task: Task, seed: int) -> Task:
+    """The same positives, each at some other query: what is learned from them cannot be what the labels say."""
+    return _taught(task, task.pair_query, np.random.default_rng([seed, 2]).permutation(task.pair_position))
+
+
+def _taught(task: Task, query: Ints, position: Ints) -> Task:
+    """A task whose labels are these pairs and nothing else."""
+    n, none = len(task.frozen), np.empty(0, np.int64)
+    known, refused = Labels.of(query, position, n), Labels.of(none, none, n)
+    return replace(task, pair_query=query, pair_position=position, known=known, refused=refused, siblings=None)
+
+
+class Words:
+    """BM25 over the runs' texts.
+
+    Args:
+        base: knows the runs.
+        frozen: their texts.
+    """
+
+    def __init__(self, base: Base, frozen: Frozen) -> None:
+        self._frozen, self._indexes = frozen, dict[int, tuple[int, Corpus]]()
+        numbers = frozen.texts["index"].to_numpy()
+        tenant = frozen.texts["tenant"][0].as_py()
+        for number in frozen.numbers.tolist():
+            first, n = int(np.searchsorted(numbers, number)), int((numbers == number).sum())
+
+            def batches(source: int = number) -> Iterator[list[str]]:
+                return (texts.to_pylist() for _, texts in base.sources[source].hashed(tenant))
+
+            self._indexes[number] = first, Corpus(batches, n, Path())
+
+    def lists(self, asked: Questions) -> pa.Table:
+        """BM25's lists: query_id, rank and text_id."""
+        found = []
+        for number in self._indexes:
+            query, hits = self._hits(asked, number, DEPTH)
+            row, place = np.nonzero(hits.rows >= 0)
+            texts = self._frozen.texts["text_id"].take(pa.array(hits.rows[row, place]))
+            ids = asked.ids.take(pa.array(query[row]))
+            found.append(pa.table({"query_id": ids, "rank": (place + 1).astype(np.int32), "text_id": texts}))
+        return pa.concat_tables(found)
+
+    def taught(self, task: Task) -> Task:
+        """Each query's first text by BM25 for its positive."""
+        found = []
+        for number in self._indexes:
+            query, hits = self._hits(task.train, number, 1)
+            there = hits.rows[:, 0] >= 0
+            found.append(np.column_stack([query, self._frozen.position_of[hits.rows[:, 0]]])[there])
+        pairs = np.concatenate(found)
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return _taught(task, pairs[:, 0], pairs[:, 1])
+
+    def _hits(self, asked: Questions, number: int, depth: int) -> tuple[Ints, Hits]:
+        """The queries of an index, and rows of all texts."""
+        first, corpus = self._indexes[number]
+        query = np.flatnonzero(asked.index == number)
+        hits = corpus.bm25(FIXED_SETTINGS).search([asked.texts[one] for one in query.tolist()], depth)
+        return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
+
+
+def bounds(asked: Questions, frozen: Frozen, words: Words) -> dict[str, pa.Table]:
+    """Lists of what nobody trains: the base, BM25, both fused, and the judge's own order of what it labelled."""
+    base, bm25 = asked.ranking(frozen, asked.vectors, DEPTH).drop_columns(["score"]), words.lists(asked)
+    found = {"base": base, "BM25": bm25, "BM25 and base, fused": _fused([base, bm25])}
+    judged = asked.labels.filter(pc.is_valid(asked.labels["probability"]))
+    if judged.num_rows:
+        found["judge: labelled texts by its probability"] = by_value(judged, "probability")
+    return found
+
+
+def _fused(lists: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(lists)
+    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF)))
+    summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])
+    return by_value(summed, "share_sum")

@@ -1,0 +1,59 @@
+"""What a comparison comes to, of values that are written by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.paired import Chance, compared, holm
+from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding
+from darklode.pipeline.train.tested import MEASURES
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put, read
+
+N = 12
+
+
+def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measures(tmp_path: Path) -> None:
+    run, ids = Run(str(tmp_path)), [f"q{number:02}" for number in range(N)]
+    draws = np.random.default_rng(0)
+    values = {("base", 0): draws.random((N, 4)), ("one", 0): draws.random((N, 4)), ("one", 1): draws.random((N, 4))}
+    asked = {"tenant": ["t"] * N, "query_id": ids, "text": ids, "group": ids}
+    own = {"kind": [None] * N, "shares_positive": [False] * N}
+    put(run, "test_queries", TABLES["test_queries"].rows(asked | own))
+    put(
+        run,
+        "adaptation_queries",
+        TABLES["adaptation_queries"].rows(asked | own | {"index": [0] * N, "split": ["test"] * N}),
+    )
+    label = {"tenant": ["t"] * N, "query_id": ids, "text_id": ["x"] * N, "relevance": [1] * N, "learned": [False] * N}
+    put(run, "adaptation_labels", TABLES["adaptation_labels"].rows(label | {"probability": [None] * N}))
+    text = {"tenant": ["t"], "text_id": ["x"], "index": [0], "doc_id": ["d"], "content_hash": ["0" * 32]}
+    put(run, "adaptation_texts", TABLES["adaptation_texts"].rows(text))
+    rows = [
+        {"tenant": "t", "system": system, "seed": seed, "query_id": query, "measure": measure, "value": of[at, column]}
+        for (system, seed), of in values.items()
+        for at, query in enumerate(ids)
+        for column, measure in enumerate(MEASURES)
+    ]
+    table = pa.Table.from_pylist(rows, schema=TABLES["comparison_queries"].schema)
+    put(run, "comparison_queries", table.take(pa.array(draws.permutation(len(rows)))))
+    execute(run, SUMMED, lambda tables, output: comparison(tables, output, EvaluateSettings(), seed=5))
+    found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
+    mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
+    wanted = compared(mine, base, np.arange(N), Chance(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5))
+    corrected = holm(wanted.p[:3])
+    for at, measure in enumerate(MEASURES[:3]):
+        row = found["one", measure]
+        given = [row[name] for name in ("value", "difference", "low", "high", "p_holm", "seeds", "ceiling")]
+        assert given == pytest.approx(
+            [mine[:, at].mean(), wanted.mean[at], wanted.low[at], wanted.high[at], corrected[at], 2, 1]
+        )
+    assert found["one", "Judged@10"]["difference"] is None
+    assert deciding(run) == "counted"
+    assert {row["system"]: row["nDCG@10"] for row in by_system(run, "counted").to_pylist()} == pytest.approx(
+        {"one": mine[:, 0].mean(), "base": base[:, 0].mean()}
+    )

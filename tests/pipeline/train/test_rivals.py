@@ -1,0 +1,67 @@
+"""Controls: what they are taught, and lists that nobody trains."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.train.rivals import Words, bounds, rivals, shuffled
+from darklode.pipeline.train.task import Questions, Task
+from helpers.adapted import SIDES
+
+from .conftest import QUICK, Adapted
+
+
+@pytest.fixture(scope="module")
+def task(adapted: Adapted) -> Task:
+    tables = adapted.out.tables()
+    return Task.of(tables, adapted.base.open(tables), same_document=False)
+
+
+def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Task) -> None:
+    words = Words(adapted.base, task.frozen)
+    found = rivals(QUICK, ["closed_form", "ffn", "linear"], words)
+    assert [one.name for one in found] == [
+        "closed_form",
+        "ffn",
+        "linear",
+        "ffn, negatives never refreshed",
+        "ffn, labels: BM25's first",
+        "ffn, labels: shuffled",
+    ]
+    assert [one.drawn for one in found] == [False, True, True, True, True, True]
+    assert {one.settings.method for one in found[3:]} == {"ffn"}
+    assert found[3].settings.refresh_steps == QUICK.steps
+    assert len(rivals(QUICK, ["closed_form"], words)) == 1
+
+
+def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_are_forgotten(task: Task) -> None:
+    found = shuffled(task, 3)
+    assert sorted(found.pair_position) == sorted(task.pair_position)
+    assert (found.pair_query == task.pair_query).all()
+    assert (found.pair_position == task.pair_position).mean() < 0.3
+    assert (found.pair_position == shuffled(task, 3).pair_position).all()
+    assert (found.pair_position != shuffled(task, 4).pair_position).any()
+    assert found.known.have(found.pair_query, found.pair_position).all()
+    assert not found.known.have(task.pair_query, task.pair_position).all()
+    assert (len(found.refused.keys), found.siblings) == (0, None)
+
+
+def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:
+    found = Words(adapted.base, task.frozen).taught(task)
+    assert (np.diff(found.pair_query) > 0).all(), "one positive each, in the order of the queries"
+    rows = np.array([np.flatnonzero(task.frozen.position_of == one)[0] for one in found.pair_position])
+    texts = task.frozen.texts["text_id"].take(pa.array(rows)).to_pylist()
+    asked = task.train.ids.take(pa.array(found.pair_query)).to_pylist()
+    assert np.mean([text.partition("#")[0] == query for text, query in zip(texts, asked, strict=True)]) > 0.9
+
+
+def test_lists_that_nobody_trains(adapted: Adapted, task: Task) -> None:
+    asked = Questions.of(adapted.out.tables(), task.frozen, "test")
+    found = bounds(asked, task.frozen, Words(adapted.base, task.frozen))
+    lists = {name: rows.to_pandas().groupby("query_id")["text_id"].apply(list) for name, rows in found.items()}
+    assert len(lists["base"]) == SIDES["test"]
+    query = "test-003"
+    ranks = [{text: rank for rank, text in enumerate(lists[name][query], 1)} for name in ("base", "BM25")]
+    fused = {text: sum(1 / (60 + one[text]) for one in ranks if text in one) for text in {*ranks[0], *ranks[1]}}
+    assert lists["BM25 and base, fused"][query] == sorted(fused, key=lambda text: (-fused[text], text))
+    assert lists["judge: labelled texts by its probability"][query] == [f"{query}#0", f"{query}#1"]
