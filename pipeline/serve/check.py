@@ -32,7 +32,8 @@ SCORE = 1e-3
 UNIT = 1e-3
 """By so much a vector's length may differ from 1."""
 
-SAME = ("encoder", "weights", "pooling", "query prompt", "document prompt", "tokens", "cut", "precision")
+SAME = ("encoder", "pooling", "query prompt", "document prompt", "tokens", "cut", "precision", "weights")
+"""The weights last: their hash is over all files of the model, those that the others are read from, too."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
-from darklode.pipeline.base.errors import ArtifactError, DarklodeError, NoLift
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
 from darklode.pipeline.serve.check import Check, demand_fit
 from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
 from darklode.pipeline.train.identity import weights_hash
@@ -75,9 +75,9 @@ class Registry:
             DoesNotFit: the check refuses it, and nobody says why it is to be released all the same.
             NoLift: likewise, of an adapter that hands the base over.
         """
-        refused = _refusal(check)
+        refused = list(_refusals(check))
         if refused and not force:
-            raise refused
+            raise refused[0]
         adapter, name = check.adapter, check.adapter.id
         with self._changing():
             self._keep(adapter, name)
@@ -86,7 +86,7 @@ class Registry:
             before = order[-1] if order else None
             if before != name:
                 order.append(name)
-            self._write("release", adapter.tenant, before, name, f"{force} ({refused})" if refused else None)
+            self._write("release", adapter.tenant, before, name, _reason(force, refused) if refused else None)
         return name
 
     def rollback(self, tenant: str) -> str | None:
@@ -140,15 +140,19 @@ class Registry:
         return False
 
 
-def _refusal(check: Check) -> DarklodeError | None:
+def _reason(force: str | None, refused: list[DarklodeError]) -> str:
+    """What is written down of a release that was refused."""
+    return f"{force} ({'; '.join(map(str, refused))})"
+
+
+def _refusals(check: Check) -> Iterator[DarklodeError]:
     """Why an adapter is not to be released."""
     if not check.adapter.ships:
-        return NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
+        yield NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
     try:
         demand_fit(check.adapter, check.index, list(check.findings()))
-    except DarklodeError as error:
-        return error
-    return None
+    except DoesNotFit as error:
+        yield error
 
 
 def _row(check: Check) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,12 +104,13 @@ def base_for(*runs: Run, root: Path) -> Base:
     return Base(model_in(root), CacheSettings(root=str(root / "cache")), VectorSettings(device="cpu"), sources)
 
 
-def shipped_adapter(root: Path, source: Run) -> Run:
+def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettings | None = None) -> Run:
     """A trained encoder, handed over although 12 validation queries would not do: as if they had been enough."""
     settings = settings_for(root).model_copy(
         update={"adapt": AdaptSettings(steps=50, batch=16, learning_rates=(1e-2,))}
     )
-    base, out = base_for(source, root=root), Run(str(root / "adapter"))
+    encoder = encoder or model_in(root)
+    base, out = replace(base_for(source, root=root), encoder=encoder), Run(str(root / "adapter"))
     for step in steps(base, settings):
         out.execute(step.plan(out), step.work)
     trained, verdict = read(out, "adaptation_trials"), read(out, "adapter_verdict")[0]
@@ -125,7 +127,7 @@ def shipped_adapter(root: Path, source: Run) -> Run:
     execute(out, TRAIN, tried)
     execute(out, VERDICT, lambda _, output: output.write("adapter_verdict", decided))
     out.store.write(SETTINGS, yaml.safe_dump(settings.model_dump(mode="json")).encode())
-    encoders = {"tiny": model_in(root).model_dump(mode="json")}
+    encoders = {"tiny": encoder.model_dump(mode="json")}
     record(source, {"docs": "docs", "queries": "queries"}, Settings(cache=settings.cache, encoders=encoders))
     note(out, {ADAPTED: [source.store.url], "encoder": "tiny"})
     hand_over(out, base, settings, [source.store.url])

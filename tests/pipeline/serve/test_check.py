@@ -14,10 +14,11 @@ from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.check import SCORE, demand_fit, returns
 from darklode.pipeline.train.adapter import FOLDER, RECORD
 from darklode.pipeline.train.identity import weights_hash
-from helpers.adapted import build_to_adapt, model_in
+from helpers.adapted import build_to_adapt, model_in, shipped_adapter
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -123,3 +124,21 @@ def test_in_an_index_that_changed_what_is_still_there_has_its_score() -> None:
     assert returns(before, found, hashes)
     assert not returns(before, [found[0], found[1] | {"score": 0.8}], hashes)
     assert not returns(before, found[:1], hashes)
+
+
+@pytest.mark.slow
+def test_a_real_encoder_fits_and_the_same_one_with_another_pooling_does_not(tmp_path: Path) -> None:
+    """all-MiniLM-L6-v2 from its package, in a folder whose pooling is changed afterwards."""
+    minilm = pytest.importorskip("helpers.minilm")
+    model = minilm.clone(tmp_path / "minilm")
+    source = build_to_adapt(tmp_path / "run")
+    adapter = shipped_adapter(tmp_path, source, SentenceTransformersSettings(model=str(model), device="cpu"))
+    assert refused(Path(adapter.store.url), tmp_path / "run") == ""
+    config = model / "1_Pooling" / "config.json"
+    changed_pooling = json.loads(config.read_text()) | {
+        "pooling_mode_cls_token": True,
+        "pooling_mode_mean_tokens": False,
+    }
+    config.unlink()
+    config.write_text(json.dumps(changed_pooling))
+    assert "pooling of the base: " in refused(Path(adapter.store.url), tmp_path / "run")
