@@ -105,7 +105,7 @@ LEAST_SPAN = 0.02
 class Whisker:
     """A number between 0 and 1 with its interval, and what it is of; `group` heads those that belong together.
 
-    Where no interval is known, both of its ends are the number.
+    Where no interval is known, both of its ends are the number. `tone` is its own, else the chart's.
     """
 
     label: str
@@ -114,6 +114,7 @@ class Whisker:
     high: float
     of: str
     group: str = ""
+    tone: str = ""
 
 
 def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Chart:
@@ -141,7 +142,7 @@ def _around(estimates: Sequence[Whisker]) -> AxisScale:
 
 def _whisker(one: Whisker, scale: AxisScale, tone: str, group: str = "") -> Row:
     decimals = 4 if scale.high - scale.low < 0.05 else 3
-    dot = Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), tone, _tip(one))
+    dot = Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), one.tone or tone, _tip(one))
     return Row(one.label, [dot], f"{one.middle:.{decimals}f}", group=group)
 
 

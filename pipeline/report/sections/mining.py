@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, evidence, stacked, whiskers
@@ -36,19 +37,21 @@ def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
     return [stacked(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
 
 
+SHARES = {"relevant": ("positives", "a"), "of_negatives": ("negatives", "b")}
+
+
 def _confirmed(table: pa.Table, _source: Source) -> list[Chart]:
-    rows = table.to_pylist()
-    several = len({row["judge_id"] for row in rows}) > 1
-    shares = {"relevant": ("Of the positives", "a"), "of_negatives": ("Of the negatives", "b")}
-    drawn = {name: [_share(row, name, several=several) for row in rows if row[name] is not None] for name in shares}
-    return [whiskers(found, *shares[name]) for name, found in drawn.items() if found]
+    several = len(pc.unique(table["judge_id"])) > 1
+    rows = sorted(table.to_pylist(), key=lambda row: (row["source"], row["judge_id"]))
+    found = [_share(row, name, several=several) for row in rows for name in SHARES if row[name] is not None]
+    return [whiskers(found, "", "a")] if found else []
 
 
 def _share(row: dict[str, Any], name: str, *, several: bool) -> Whisker:
     middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    of = f"{number(row['positives' if name == 'relevant' else 'negatives'])} looked at"
+    what, tone = SHARES[name]
     group = f"{row['source']}, {row['judge_id']}" if several else row["source"]
-    return Whisker(row["tier"], middle, low, high, of, group)
+    return Whisker(f"{row['tier']}, {what}", middle, low, high, f"{number(row[what])} looked at", group, tone)
 
 
 SECTION = FigureSection(
