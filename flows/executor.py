@@ -17,7 +17,14 @@ Progress = Callable[[int, int | None, str], None]
 
 
 class Executor(Protocol):
-    """Runs stages, and shows what came of them."""
+    """Runs stages, and shows what came of them.
+
+    Attributes:
+        tells: how a flow ends is told to whoever waits for it, by Prefect's hooks.
+    """
+
+    @property
+    def tells(self) -> bool: ...
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """Run a step unless its result stands; `delays` are the seconds before each new try."""
@@ -28,6 +35,8 @@ class Executor(Protocol):
 
 class InProcess:
     """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
+
+    tells = False
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
         """See `Executor`."""

@@ -1,4 +1,4 @@
-"""Flow runs whose process is gone: Prefect would show them as running for ever, so the next flow ends them.
+"""Flow runs whose process is gone: Prefect would show them and their tasks as running, so the next flow ends them.
 
 While a flow runs, its process holds a lock on a file below PREFECT_HOME that is named after the flow run. Whatever ends
 the process releases the lock, so who can take it knows that nobody runs that flow any more.
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from httpx import HTTPError
 from prefect import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
@@ -53,7 +54,10 @@ def _held(path: Path) -> Iterator[None]:
 
 
 def end_dead(folder: Path) -> None:
-    """Mark the flow runs as crashed whose files nobody holds; what the server does not take waits for the next time."""
+    """Mark the flow runs as crashed whose files nobody holds, with their tasks.
+
+    What the server does not take waits for the next time.
+    """
     for path in sorted(folder.glob(f"*{ENDING}")):
         if _free(path):
             with suppress(HTTPError, PrefectException):
@@ -80,3 +84,7 @@ def _crash(flow_run_id: UUID) -> None:
         state = client.read_flow_run(flow_run_id).state
         if state and not state.is_final():
             client.set_flow_run_state(flow_run_id, Crashed(message=MESSAGE), force=True)
+        its = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
+        for task_run in client.read_task_runs(flow_run_filter=its):
+            if task_run.state and not task_run.state.is_final():
+                client.set_task_run_state(task_run.id, Crashed(message=MESSAGE), force=True)

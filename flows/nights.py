@@ -1,7 +1,10 @@
 """What a night of mining says of the log: what came, which days are held back, and what is learned anew."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
+from darklode.flows.executor import executor
+from darklode.flows.naming import run_name
+from darklode.flows.notifying import post, told
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
@@ -10,7 +13,8 @@ from darklode.pipeline.mine.admission.decisions import Decisions, Wish
 from darklode.pipeline.mine.history import History
 
 NAMED = 5
-LEARN = "learn"
+LEARN, TOLD = "learn", "told"
+"""What is noted of a run: through which day to learn, and on which day (UTC) somebody was told of days held back."""
 
 
 def tell_what_came(before: Manifest | None, after: Manifest) -> None:
@@ -54,12 +58,24 @@ def tell_held(run: Run) -> None:
     reporter().table("Days held back", shown)
     said = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
     more = f" and {rows.num_rows - NAMED} more" if rows.num_rows > NAMED else ""
-    raise HeldBack(
+    held = HeldBack(
         f"held back, everything else is published: {said}{more}. Look into the log: --accept-day takes a day in, "
         "--discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
         "judged anew",
         rows["name"].to_pylist(),
     )
+    _tell_of(run, held)
+    raise held
+
+
+def _tell_of(run: Run, held: HeldBack) -> None:
+    """Tell whoever waits of a night that had nothing to do, and so no flow; once a day."""
+    now = datetime.now(UTC)
+    before = noted(run).get(TOLD)
+    note(run, {TOLD: now.date().isoformat()})
+    if not executor().tells and before != now.date().isoformat():
+        name = run_name({"out": run.store.url}, now)
+        post(told("mine-logs", name, "held", str(held)), lambda said: reporter().say(said))
 
 
 def ask_to_learn(run: Run, history: History) -> None:

@@ -51,6 +51,8 @@ class Tasks:
         artifacts: whether to make any; a server that ends with the command has nobody to look at them.
     """
 
+    tells = True
+
     def __init__(self, *, artifacts: bool = True) -> None:
         self._artifacts = artifacts
         self._bar: ProgressArtifact | None = None

@@ -7,7 +7,7 @@ the run's folder whether it takes a run. `darklode doctor` asks the same kinds.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.nights import days
 from darklode.flows.runs import noted, place_for, recorded
 from darklode.flows.server import check_configured
 from darklode.flows.spreading import check_runner
@@ -25,14 +24,18 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart, NotReady
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
+from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
 from darklode.pipeline.ingest.trial import try_documents, try_log, try_queries
 from darklode.pipeline.judge.build import configured, members
 from darklode.pipeline.judge.human_labels import read_labels
+from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import CacheSettings, Settings
+
+NOTHING_DECIDED = Wish()
 
 Check = Callable[[], Iterable[str]]
 """Gives what is worth knowing, a sentence each; raises a DarklodeError for what would stop the command."""
@@ -99,10 +102,17 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
     ]
 
 
-def of_mine(logs: str, docs: str, out: str, settings: Settings, first: date | None, last: date | None) -> list[Check]:
-    """What a night of mining hangs on; which days are there is only asked of a run that begins."""
-    dates = days(first, last)
+def of_mine(
+    logs: str,
+    docs: str,
+    out: str,
+    settings: Settings,
+    dates: Collection[date] | None = None,
+    wish: Wish = NOTHING_DECIDED,
+) -> list[Check]:
+    """What a night of mining hangs on; which days are there to be read is only asked of a run that begins."""
     return [
+        lambda: _decided(logs, out, settings, dates, wish),
         lambda: try_log(logs, settings.logs, settings.ingest, None if _begun(out) else dates, {}),
         lambda: try_documents(docs, settings.ingest),
         lambda: _place(out, mined=True),
@@ -205,6 +215,22 @@ def _kept(part: KindSection, cache: CacheSettings) -> bool:
         return False
     stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in KEPT]
     return any(model in str(record[name]) for store, name in stores for record in store.records())
+
+
+def _decided(logs: str, out: str, settings: Settings, dates: Collection[date] | None, wish: Wish) -> list[str]:
+    """See that the days that somebody accepts or discards are read already, or about to be."""
+    if wish == NOTHING_DECIDED:
+        return []
+    from darklode.flows.mine_logs import history_of
+
+    history = history_of(Run(out), settings)
+    read = history.sources()
+    there = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
+    new = [one for one in there.values() if dates is None or one.date in dates]
+    if all(one.date or one.name in read for one in new):  # whose days nobody knows yet, the stage will tell
+        marks = history.marks() if Run(out).manifests() else {}
+        list(wish.decisions({**marks, **{one.name: "" for one in new if one.date}}))
+    return []
 
 
 def _begun(out: str) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # settings take as long to import as all the rest, and `exist
     from darklode.schemas.settings import Settings
 
 INPUTS, SETTINGS = "inputs.json", "settings.yaml"
+SOURCES = ("docs", "queries", "logs")
+"""What a run may be made from; the rest of what is noted is no path."""
 
 ADAPTED = "adapted"
 """What is noted in a folder that `darklode adapt` fills: the runs that it learned from."""
@@ -131,7 +133,7 @@ def recorded(run: Run) -> Recorded:
     if ADAPTED in inputs:
         raise ArtifactError(f"{run.store.url} holds an encoder made by `darklode adapt`, and no run")
     try:
-        return Recorded(inputs, recorded_settings(settings))
+        return Recorded({name: inputs[name] for name in SOURCES if name in inputs}, recorded_settings(settings))
     except SettingsError as error:  # nobody typed them now
         raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; run the command that made the run again") from error
 

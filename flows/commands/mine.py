@@ -4,7 +4,8 @@ import json
 import shlex
 import sys
 from datetime import datetime
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from darklode.flows.console import console, printable, reporter, show
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
 from darklode.schemas.settings import Settings
@@ -82,7 +84,14 @@ def mine(
     out, extra = given.path("mined", out, "--out"), [*(assignments or []), *extra]
     settings = settings_for(lambda: load_settings(given.preset, config, extra), [logs, docs], out, mined=True)
     begin, end = (day and day.date() for day in (date or first, date or last))
-    if not checked(lambda preflight: preflight.of_mine(logs, docs, out, settings, begin, end), only=check):
+
+    def checks(preflight: ModuleType) -> Any:
+        from darklode.flows.nights import days
+
+        wish = Wish(accept_days or (), discard_days or (), reason)
+        return preflight.of_mine(logs, docs, out, settings, days(begin, end), wish)
+
+    if not checked(checks, only=check):
         return
     from darklode.flows.launch import launch
     from darklode.flows.mine_logs import mine_logs

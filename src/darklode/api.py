@@ -231,12 +231,13 @@ def mine(  # noqa: PLR0913 (the options of the command)
     log, documents, to = _place(given, "logs", logs), _place(given, "docs", docs), _place(given, "mined", out)
     from darklode.flows import preflight
     from darklode.flows.mine_logs import mine_logs
+    from darklode.flows.nights import days
 
-    preflight.found_by(preflight.of_mine(log, documents, to, chosen, first, last)).insist()
+    preflight.found_by(preflight.of_mine(log, documents, to, chosen, days(first, last))).insist()
     values = chosen.model_dump(mode="json")
-    days = {"first": first, "last": last, "refresh": refresh}
+    read = {"first": first, "last": last, "refresh": refresh}
     decided = {"accept_days": list(accept_days), "discard_days": list(discard_days), "reason": reason}
-    launch(mine_logs, Silent(), log, documents, to, **days, **decided, preset=given.preset, settings=values)
+    launch(mine_logs, Silent(), log, documents, to, **read, **decided, preset=given.preset, settings=values)
     return Run(to)
 
 

@@ -6,10 +6,10 @@ import pytest
 from prefect import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_HOME
-from prefect.states import Running
+from prefect.states import Completed, Running
 
 from darklode.flows.left_running import ENDING, MESSAGE, _held, end_dead
-from darklode.flows.orchestration import as_flow
+from darklode.flows.orchestration import as_flow, run_stage
 from helpers.commands import Environment, server_of
 from helpers.staged import killed
 
@@ -46,6 +46,8 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
         assert trivial(return_state=True).message == "done"
         (folder,) = (path for path in (Path(PREFECT_HOME.value()) / "darklode").iterdir() if not any(path.iterdir()))
         runs: list[FlowRun] = [client.create_flow_run(trivial, state=Running()) for _ in range(2)]
+        tasks = [client.create_task_run(run_stage, run.id, "0", state=Running()) for run in runs]
+        done = client.create_task_run(run_stage, runs[0].id, "1", state=Completed())
         dead, alive = (folder / f"{run.id}{ENDING}" for run in runs)
         unknown = folder / f"00000000-0000-0000-0000-000000000000{ENDING}"
         for path in (dead, unknown):
@@ -56,5 +58,10 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
             assert [state and (state.name, state.message) for state in states] == [
                 ("Crashed", MESSAGE),
                 ("Running", None),
+            ]
+            assert [client.read_task_run(task.id).state_name for task in (*tasks, done)] == [
+                "Crashed",
+                "Running",
+                "Completed",
             ]
             assert list(folder.iterdir()) == [alive]

@@ -1,18 +1,20 @@
 """What a night says of the log: what is new, which days are held back, and what is to be learned anew."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
-from darklode.flows.nights import NAMED, ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
+from darklode.flows.executor import InProcess, executing
+from darklode.flows.nights import NAMED, TOLD, ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
 from darklode.flows.reporting import Silent, reporting
-from darklode.flows.runs import noted
+from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import HeldBack, SettingsError
 from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.mine.history import History
 from darklode.schemas.tables import TABLES
+from helpers.hook import listening
 from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, mine
 
@@ -84,6 +86,34 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
         "held back, everything else is published: 2026-03-02 (3 searches, 150 expected; no clicks). Look into the log"
     )
     assert (raised.value.code, raised.value.days) == (4, ["2026-03-02"])
+
+
+class Telling(InProcess):
+    """As under Prefect, whose hooks tell."""
+
+    tells = True
+
+
+def test_a_night_with_nothing_to_do_tells_of_held_days_once_a_day(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_days(run, ("t", "held", ["no clicks"]))
+    with listening(monkeypatch) as hook:
+
+        def night() -> int:
+            with pytest.raises(HeldBack):
+                tell_held(run)
+            return len(hook.posted)
+
+        with executing(Telling()):
+            assert night() == 0
+        assert night() == 0, "a flow told of it today"
+        for posted in (1, 2):
+            note(run, {TOLD: "2026-03-01"})
+            assert (night(), night()) == (posted, posted)
+    _, told = hook.posted[0]
+    assert (told["flow"], told["state"], told["page"]) == ("mine-logs", "held", "")
+    assert told["message"].startswith("held back, everything else is published: 2026-03-01 (no clicks). Look into")
+    assert told["text"] == f"mine-logs {told['run']} held: {told['message']}"
+    assert told["run"].endswith(f"run {datetime.now(UTC):%Y-%m-%d}")
 
 
 def test_where_a_day_has_several_tenants_the_one_is_named(run: Run) -> None:

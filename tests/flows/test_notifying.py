@@ -1,11 +1,8 @@
 """A night that failed or was held back is told to a real socket; whoever does not answer changes nothing."""
 
-import json
 import logging
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from prefect.client.schemas.objects import State
@@ -14,44 +11,15 @@ from darklode.flows.notifying import VARIABLE
 from darklode.flows.orchestration import as_flow
 from darklode.pipeline.base.errors import DarklodeError, HeldBack, InputError
 from helpers.commands import Environment, server_of
+from helpers.hook import SECRET, Hook, listening
 
 pytestmark = pytest.mark.server
-
-SECRET = "hook-0123abcd"
-
-
-class Hook:
-    """A webhook: keeps what is posted to it, and answers with a status."""
-
-    def __init__(self) -> None:
-        self.status, self.posted = 204, list[tuple[str, dict[str, str]]]()
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                hook.posted.append((self.path, json.loads(body)))
-                self.send_response(hook.status)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/{SECRET}"
 
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
-    hook = Hook()
-    threading.Thread(target=hook.server.serve_forever, daemon=True).start()
-    monkeypatch.setenv(VARIABLE, hook.address)
-    yield hook
-    hook.server.shutdown()
-    hook.server.server_close()
+    with listening(monkeypatch) as hook:
+        yield hook
 
 
 def raising(error: Exception | None) -> Callable[[], None]:

@@ -1,16 +1,20 @@
 """What is in the way is found before anything begins: all of it at once, in the words of whoever would have ended."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from darklode.flows.config import load_settings
 from darklode.flows.preflight import Findings, found_by, of_build, of_mine
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, MissingPart, NotReady
 from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.mine.admission.decisions import Wish
 from helpers.commands import Call, free_port
 from helpers.fake_chat import FakeChat
 from helpers.runs import SAMPLE
+from helpers.small_log import DOCS, FIRST, Search, mine
 
 LLM = ["judge.kind=llm", "judge.model=m"]
 
@@ -23,8 +27,37 @@ def build_of(tmp_path: Path, *assignments: str, docs: object = SAMPLE, queries: 
 def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> None:
     assert build_of(tmp_path) == Findings([], [])
     settings = load_settings(assignments=[f"cache.root={tmp_path}/cache"])
-    assert found_by(of_mine(str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings, None, None)).errors == []
+    assert found_by(of_mine(str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings)).errors == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "first", "said"),
+    [
+        (Wish(accept=["2026-03-02"], discard=["default:20260303"]), None, None),
+        (Wish(accept=["2026-04-01"]), None, "the log holds no day 2026-04-01; `darklode status RUN` lists"),
+        (Wish(discard=["2026-03-05"]), date(2026, 3, 1), "the log holds no day 2026-03-05"),
+        (Wish(accept=["yesterday"]), None, "'yesterday' is no day; write 2026-03-11"),
+        (Wish(accept=["2026-03-02"], discard=["2026-03-02"]), None, "cannot be accepted and discarded at once"),
+    ],
+)
+def test_a_decided_day_must_be_there(tmp_path: Path, wish: Wish, first: date | None, said: str | None) -> None:
+    settings = load_settings(assignments=[f"cache.root={tmp_path}/cache"])
+    given = (str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings)
+    found = [str(error) for error in found_by(of_mine(*given, first and [first], wish)).errors]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_day_that_the_run_has_read_may_be_decided_when_its_file_is_gone(run: Run, tmp_path: Path) -> None:
+    mine(run, {FIRST: [Search("t", "s", 1, "one", (DOCS[0],))]})
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "2026-04-01.csv").write_text("timestamp,query,doc_id,clicked\n2026-04-01T10:00:00,how,a.md,1\n")
+    given = (str(tmp_path / "log"), str(SAMPLE), run.store.url, load_settings())
+    for day, errors in ((FIRST, 0), (date(2026, 4, 1), 0), (date(2026, 4, 2), 1)):
+        checks = of_mine(*given, wish=Wish(discard=[day.isoformat()]))
+        assert len([one for one in found_by(checks).errors if "holds no day" in str(one)]) == errors
 
 
 def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:

@@ -86,6 +86,14 @@ def test_settings_change_in_their_places_and_the_record_does_not(run: Run) -> No
         made.changed({"audit": {"bootstrap": 0}})
 
 
+def test_what_is_noted_besides_is_no_input(run: Run) -> None:
+    record(run, LOGS, load_settings())
+    note(run, {"learn": "2026-03-01"})
+    made = recorded(run)
+    record(run, made.inputs, made.settings)
+    assert (made.inputs, noted(run)["learn"]) == (LOGS, "2026-03-01")
+
+
 def test_notes_are_added_and_replaced(run: Run) -> None:
     assert noted(run) == {}
     note(run, {"a": 1, "b": 2})

@@ -63,9 +63,10 @@ class Wish:
         wishes += [("discarded", day) for day in self.discard]
         for verdict, named in wishes:
             tenant, _, day = named.rpartition(":")
-            if _iso(day) not in marks:
-                raise SettingsError(f"the log holds no day {day}; `darklode status RUN` lists the days held back")
-            yield Decision(day, tenant or None, verdict, self.because, now, marks[day])
+            iso = _iso(day)
+            if iso not in marks:
+                raise SettingsError(f"the log holds no day {iso}; `darklode status RUN` lists the days held back")
+            yield Decision(iso, tenant or None, verdict, self.because, now, marks[iso])
 
 
 def _iso(day: str) -> str:
