@@ -65,7 +65,9 @@ TELLS = {
     f"{BUILD} --set judge.human=q.csv": "q.csv has no column query_id, chunk_id, relevance",
     f"{BUILD} --set runner.kind=ray --set runner.address=127.0.0.1:1": "no Ray cluster answers at runner.address",
     f"{BUILD} --set cache.root=q.csv": "q.csv",
-    f"{MINE} --set planner.kind=table --set planner.table=none.csv": "/none.csv cannot be read (No such file or directory); set planner.table to",
+    f"{MINE} --set planner.kind=table --set planner.table=none.csv": (
+        "/none.csv cannot be read (No such file or directory); set planner.table to"
+    ),
     f"{MINE} --date 2026-04-01": "no partition of 2026-04-01; the nearest there are: 2026-03-01",
     # commands on runs
     "status nothing": "nothing holds no run; make one with `darklode build --out",
