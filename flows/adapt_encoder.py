@@ -51,9 +51,11 @@ def adapt_encoder(
         NoLift: the base is handed over.
     """
     from darklode.pipeline.train.card import headroom_told
+    from darklode.pipeline.train.methods import check_parts
 
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
+    check_parts(chosen.adapt.method)
     base = base_of(runs, made, encoder, chosen)
     run = place(out)
     with run.lock():

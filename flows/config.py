@@ -46,7 +46,7 @@ def load_settings(
             not YAML.
     """
     file = file_settings(Path(config)) if config else {}
-    return resolve(reduce(merge, [file, values or {}, overrides(assignments)], _preset(preset)))
+    return resolve(reduce(merge, [file, values or {}, overrides(assignments)], preset_values(preset)))
 
 
 def file_settings(file: Path) -> dict[str, Any]:
@@ -113,7 +113,12 @@ def _no_preset(name: str) -> str:
     return f"there is no preset {name}; {nearest(name, presets())}"
 
 
-def _preset(name: str) -> dict[str, Any]:
+def preset_values(name: str) -> dict[str, Any]:
+    """What a preset says, as nested sections.
+
+    Raises:
+        SettingsError: there is none of this name.
+    """
     if name not in presets():
         raise SettingsError(_no_preset(name))
     return _yaml(files("darklode.flows").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8"), name)

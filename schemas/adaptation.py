@@ -4,11 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.section import Bound, Section, Share
+from darklode.schemas.section import Bound, NoRow, Section, Share
 
-Method = Literal["linear", "ffn", "closed_form"]
+Method = Literal["linear", "ffn", "closed_form", "lora", "top_n", "full"]
 
-METHOD = ("method",)
+METHOD = ("method", "rank", "alpha", "targets", "top_layers")
 """The settings that say what trained weights are; the others say how they came to be."""
 
 SEEDS = 3
@@ -23,8 +23,14 @@ class AdaptSettings(Section):
     method: Method = Field(
         "linear",
         description="a head on the query vectors: one linear layer, three with GELU (ffn), or one linear layer solved "
-        "for instead of trained (closed_form)",
+        "for instead of trained (closed_form); or the query encoder itself: LoRA, its last layers (top_n), all of it",
     )
+    rank: int = Field(32, gt=0, description="of LoRA (DevRev-Search: 32 to 64 are best)")
+    alpha: int | None = Field(None, gt=0, description="LoRA is scaled by alpha / rank; null: alpha is the rank")
+    targets: tuple[str, ...] = Field(
+        (), description="ends of the names of the linear layers that LoRA lies on, such as query, value; empty: all"
+    )
+    top_layers: int = Field(2, gt=0, description="how many of the last layers top_n trains")
     tenant: str | None = Field(None, min_length=1, description="whose rows; null: the only tenant of the runs")
     sources: tuple[str, ...] = Field(
         (), description="sources of triplets whose positives are learned from, such as pooled; empty: all"
@@ -39,6 +45,11 @@ class AdaptSettings(Section):
     in_batch: bool = Field(
         True, description="texts of the batch's other queries are negatives, too (DevRev-Search: no)"
     )
+    soft_targets: bool = Field(
+        False,
+        description="the loss aims at the judge's probabilities of a query's candidates, by KL, instead of at its "
+        "positive alone; a positive without one counts 1",
+    )
     anchor: float = Field(0.5, ge=0, description="weight of the squared distance from the base's query vector")
     negatives: int = Field(16, gt=0, description="mined hard negatives of each positive (DevRev-Search, A.4)")
     draw: int = Field(8, gt=0, description="of them, drawn at each turn (DevRev-Search, A.4)")
@@ -50,9 +61,12 @@ class AdaptSettings(Section):
     steps: int = Field(1000, gt=0, description="most steps; the best one on validation is kept")
     batch: int = Field(64, gt=0, description="queries of a step")
     learning_rates: Bound[tuple[Rate, ...]] = Field(
-        (3e-5, 1e-4, 3e-4),
-        min_length=1,
-        description="tried one after the other, the best on validation is kept (DevRev-Search: 5e-6)",
+        (),
+        description="tried one after the other, the best on validation is kept (DevRev-Search: 5e-6); empty: the "
+        "method's own, 3e-5, 1e-4 and 3e-4 of heads and LoRA, 5e-6, 1e-5 and 3e-5 of top_n and full",
+    )
+    report_to: NoRow[tuple[str, ...]] = Field(
+        (), description="where the trainer of lora, top_n and full logs to: tensorboard, wandb, mlflow; empty: nowhere"
     )
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 """darklode adapt: a query encoder for an index, with its verdict; `adapt_compare` and `adapt_serve` have more."""
 
+from functools import reduce
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +9,7 @@ from typer.core import TyperGroup
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.commands import adapt_compare, adapt_serve
 from darklode.flows.commands.options import ConfigOption, SetOption, application
-from darklode.flows.config import file_settings, overrides
+from darklode.flows.config import file_settings, overrides, preset_values
 from darklode.flows.console import console, printable, reporter, show
 from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
@@ -56,18 +57,28 @@ def train(
     ],
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="linear, ffn or closed_form; sets adapt.method.")
+        str | None,
+        typer.Option(metavar="NAME", help="linear, ffn, closed_form, lora, top_n or full; sets adapt.method."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what could be gained, before anything is trained.")
     ] = False,
+    preset: Annotated[
+        str | None, typer.Option(help="Its section adapt, over that of the first run; devrev-paper has one.")
+    ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
     """Learn from the labels of runs; the adapted encoder is handed over only where a lift is shown."""
     file: dict[str, Any] = file_settings(config) if config else {}
     named = {"adapt": {"method": method}} if method else {}
-    values = merge(merge(file, overrides(assignments or [])), named)
+    given = [
+        {"adapt": preset_values(preset).get("adapt", {})} if preset else {},
+        file,
+        overrides(assignments or []),
+        named,
+    ]
+    values = reduce(merge, given)
     try:
         launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run)
     except NoLift:

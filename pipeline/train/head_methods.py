@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Base
 
 
+RATES = (3e-5, 1e-4, 3e-4)
+
+
 class TrainedHead:
     """`linear` and `ffn`: a head on the base's vectors, in a loop of its own; see `Method`."""
 
@@ -33,7 +36,7 @@ class TrainedHead:
     @property
     def tried(self) -> Sequence[float]:
         """The learning rates."""
-        return self._settings.learning_rates
+        return self._settings.learning_rates or RATES
 
     def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
         """See `Method`."""

@@ -14,11 +14,12 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from darklode.pipeline.train.heads import LAYERS, Head
-from darklode.pipeline.train.loss import away, info_nce
+from darklode.pipeline.train.loss import away, divergence, info_nce
 from darklode.pipeline.train.negatives import Negatives, mine
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
 from darklode.pipeline.train.vectors import Floats, Ints, spans
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
@@ -120,7 +121,7 @@ class Lesson:
     """
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell) -> None:
-        self.course, self.losses = Course(), list[float]()
+        self.course, self.losses = Course(), list[torch.Tensor]()
         self._task, self._settings, self._pupil, self._tell = task, settings, pupil, tell
         self._draws = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None
@@ -145,7 +146,7 @@ class Lesson:
         vectors = self._pupil.vectors(self._task.validation)
         return Look(
             step,
-            float(np.mean(self.losses)) if self.losses else None,
+            float(torch.stack(self.losses).mean()) if self.losses else None,
             self._task.validation.reached(self._task.frozen, vectors),
             self._replaced,
             self._negatives.judged_share,
@@ -172,8 +173,13 @@ class Lesson:
         allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)[rows]
         base = torch.from_numpy(task.train.vectors[query[rows]]).to(adapted.device)
         vectors = torch.from_numpy(task.frozen.take(np.maximum(candidates, 0))).to(adapted.device)
-        target = torch.arange(rows.start, rows.stop, device=adapted.device)
-        found = info_nce(adapted, vectors, target, torch.from_numpy(allowed).to(adapted.device), settings.temperature)
+        counts = torch.from_numpy(allowed).to(adapted.device)
+        if settings.soft_targets and task.said is not None:
+            aim = torch.from_numpy(aims(task.said, query[rows], candidates, allowed, first)).to(adapted.device)
+            found = divergence(adapted, vectors, aim, counts, settings.temperature)
+        else:
+            target = torch.arange(rows.start, rows.stop, device=adapted.device)
+            found = info_nce(adapted, vectors, target, counts, settings.temperature)
         return found + settings.anchor * away(adapted, base)
 
 
@@ -201,7 +207,7 @@ def trained(task: Task, settings: AdaptSettings, rate: float, seed: int, tell: T
             torch.nn.utils.clip_grad_norm_(head.parameters(), LONGEST)
             optimiser.step()
             schedule.step()
-            lesson.losses.append(float(loss.detach()))
+            lesson.losses.append(loss.detach())
             step += 1
     return lesson.course
 
@@ -223,11 +229,11 @@ class Batches:
         self._batch, self._waiting = settings.batch, np.empty(0, np.int64)
         queries, self._starts, self._counts = np.unique(task.pair_query, return_index=True, return_counts=True)
         self._turns = len(queries) if settings.pairs == "one" else len(task.pair_query)
-        self._one = settings.pairs == "one"
+        self._one, self.size = settings.pairs == "one", min(settings.batch, self._turns)
 
     def next(self) -> Ints:
         """Pairs of the next batch."""
-        while len(self._waiting) < min(self._batch, self._turns):
+        while len(self._waiting) < self.size:
             self._waiting = np.concatenate([self._waiting, self._draws.permutation(self._turns)])
         turns, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
         if not self._one:
@@ -262,3 +268,20 @@ def _places(known: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
     order = np.argsort(candidates, kind="stable")
     low, high = (np.searchsorted(candidates[order], position, side) for side in ("left", "right"))
     return np.repeat(row, high - low), order[spans(low, high)]
+
+
+def aims(said: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_], first: int) -> Floats:
+    """The judge's probabilities of each query's candidates, which sum to 1; a positive that has none counts 1.
+
+    Args:
+        said: what the judge said.
+        query: of each row.
+        candidates: positions, -1 where one lacks.
+        allowed: which count, shape (n_queries, n_candidates).
+        first: place among the candidates of the first query's positive; those of the others follow.
+    """
+    found = said.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
+    rows = np.arange(len(query))
+    found[rows, first + rows] = np.nan_to_num(found[rows, first + rows], nan=1.0)
+    found = np.where(allowed, np.nan_to_num(found, nan=0.0), np.float32(0))
+    return np.asarray(found / found.sum(axis=1, keepdims=True), np.float32)

@@ -50,6 +50,36 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class Probabilities:
+    """What a judge said of pairs of a query and a position.
+
+    Attributes:
+        pairs: those it said something of.
+        values: of each, 0 to 1, in the order of the pairs' keys.
+    """
+
+    pairs: Labels
+    values: Floats
+
+    @classmethod
+    def of(cls, query: Ints, position: Ints, values: Floats, n_positions: int) -> Probabilities:
+        """From pairs, in any order; of several values of a pair the largest, and none that is NaN."""
+        known = np.flatnonzero(~np.isnan(values))
+        keys = query[known] * n_positions + position[known]
+        order = np.lexsort((-values[known], keys))
+        found, first = np.unique(keys[order], return_index=True)
+        return cls(Labels(found, n_positions), values[known][order][first].astype(np.float32))
+
+    def look_up(self, query: Ints, position: Ints) -> Floats:
+        """Probabilities, NaN where nothing was said; shapes as numpy broadcasts them."""
+        wanted = query * self.pairs.n_positions + position
+        found = np.full(wanted.shape, np.nan, np.float32)
+        said = self.pairs.have(query, position)
+        found[said] = self.values[np.searchsorted(self.pairs.keys, wanted[said])]
+        return found
+
+
+@dataclass(frozen=True)
 class Questions:
     """Queries of one side.
 
@@ -123,6 +153,7 @@ class Task:
         known: all positives of the train queries, learned from or not.
         refused: texts that are labelled as not relevant.
         siblings: other texts of a positive's document; None where they may be negatives.
+        said: the judge's probabilities; None: there is none.
     """
 
     frozen: Frozen
@@ -133,6 +164,7 @@ class Task:
     known: Labels
     refused: Labels
     siblings: Labels | None
+    said: Probabilities | None = None
 
     @classmethod
     def of(cls, tables: Tables, frozen: Frozen, *, same_document: bool) -> Task:
@@ -148,7 +180,9 @@ class Task:
         known = Labels.of(query[right], position[right], n)
         refused = Labels.of(query[~right], position[~right], n)
         siblings = None if same_document else _siblings(frozen, query[right], row[right])
-        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], known, refused, siblings)
+        values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
+        said = Probabilities.of(query, position, values, n)
+        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], known, refused, siblings, said)
 
 
 def _siblings(frozen: Frozen, query: Ints, row: Ints) -> Labels:

@@ -110,7 +110,9 @@ def leaves(section: Section, path: Leaf = ()) -> Iterator[tuple[Leaf, FieldInfo]
 # Where a changed value has to be one of the user's own, or needs others beside it.
 CHANGED: dict[Leaf, Any] = {
     ("adapt", "learning_rates"): [1e-3],
+    ("adapt", "report_to"): ["tensorboard"],
     ("adapt", "sources"): ["pooled"],
+    ("adapt", "targets"): ["query"],
     ("evaluate", "measures"): ["nDCG@5"],
     ("evaluate", "run_files"): ["theirs.txt"],
     ("evaluate", "systems"): ["bm25"],

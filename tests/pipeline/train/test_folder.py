@@ -11,13 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from peft import PeftModel
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
+from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.train.encoder import Encoder
 from darklode.pipeline.train.folder import ADAPTER, FOLDER, RECORD, recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.stage import TRAIN
+from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.verdict import VERDICT
-from darklode.pipeline.train.weights import as_rows
+from darklode.pipeline.train.weights import Weights, as_rows
+from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import model_in
 from helpers.runs import execute, read
@@ -43,12 +48,12 @@ def moved(layers: int) -> Head:
     return Head.of(weights)
 
 
-def decided(adapted: Adapted, folder: Path, head: Head | None) -> Run:
-    """The finished stages with another head in them, or with the base as what is shipped."""
+def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
+    """The finished stages with other weights in them, or with the base as what is shipped."""
     run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
-    row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if head else "base", "share": 1.0}
+    row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if trained else "base", "share": 1.0}
     trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0}
-    weights = as_rows(0, (head or Head(8, 1)).state())
+    weights = as_rows(0, trained or Head(8, 1).state())
 
     def tried(_tables: Tables, output: Output) -> None:
         output.write("adaptation_trials", rows_of("adaptation_trials", trial))
@@ -79,7 +84,7 @@ def loaded_elsewhere(folder: Path, to: Path) -> Floats:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted, tmp_path: Path, layers: int) -> None:
     head = moved(layers)
-    run = decided(adapted, tmp_path / "out", head)
+    run = decided(adapted, tmp_path / "out", head.state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
     wanted = head.apply_to(adapted.base.queries(["how badu", "how befi"]))
     found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
@@ -97,7 +102,7 @@ def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> N
 
 
 def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
-    run = decided(adapted, tmp_path / "out", moved(1))
+    run = decided(adapted, tmp_path / "out", moved(1).state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
     names = json.loads(run.store.read(RECORD) or b"")["files"]
     before = {name: run.store.read(name) for name in names}
@@ -107,3 +112,34 @@ def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted,
     run.store.delete(f"{FOLDER}/modules.json")
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("method", ["lora", "top_n", "full"])
+def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
+    adapted: Adapted, tmp_path: Path, method: str
+) -> None:
+    adapt, model = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1}), model_in(adapted.root)
+    encoder, draws = Encoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
+    weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
+    run = decided(adapted, tmp_path / "out", weights)
+    save(run, adapted.base, model, adapt)
+    encoder.take(weights, 1.0)
+    wanted = encoder.vectors(Questions.asked(["how badu", "how befi"], adapted.base))
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert np.abs(wanted - adapted.base.queries(["how badu", "how befi"])).max() > 1e-2
+    alone = sorted(path.name for path in (tmp_path / "out" / ADAPTER).glob("*"))
+    assert (
+        alone
+        == {
+            "full": [],
+            "top_n": ["adapter.safetensors"],
+            "lora": ["adapter_config.json", "adapter_model.safetensors"],
+        }[method]
+    )
+    if method == "lora":
+        plain = load_model(model, "cpu")
+        PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
+        beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
+        np.testing.assert_allclose(beside, wanted, atol=1e-6)

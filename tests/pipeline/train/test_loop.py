@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.train.heads import Head
-from darklode.pipeline.train.loop import Course, Look, allow, collapses, spread, trained
-from darklode.pipeline.train.task import Labels, Task
+from darklode.pipeline.train.loop import Course, Look, aims, allow, collapses, spread, trained
+from darklode.pipeline.train.task import Labels, Probabilities, Task
 
 from .conftest import QUICK, Adapted
 
@@ -25,6 +25,19 @@ def test_own_negatives_count_and_others_in_the_batch_but_no_known_positive() -> 
         [True, False, True, False, False, False],
         [False, True, False, False, True, True],
     ]
+
+
+def test_the_judges_probabilities_are_what_is_aimed_at() -> None:
+    query, candidates = np.array([0, 1]), np.array([10, 11, 20, -1, 30, 10])
+    nan = np.float32("nan")
+    said = Probabilities.of(
+        np.array([0, 0, 0, 1]), np.array([10, 20, 30, 30]), np.array([0.6, 0.2, nan, 0.25], np.float32), 100
+    )
+    allowed = allow(Labels.of(query, candidates[:2], 100), query, candidates, in_batch=False)
+    found = aims(said, query, candidates, allowed, 0)
+    np.testing.assert_allclose(found, [[0.75, 0, 0.25, 0, 0, 0], [0, 0.8, 0, 0, 0.2, 0]], atol=1e-6)
+    second = aims(said, query[1:], candidates, allowed[1:], 1)
+    np.testing.assert_array_equal(second, found[1:])
 
 
 def test_falling_validation_at_falling_loss_is_a_collapse() -> None:
@@ -72,3 +85,16 @@ def test_the_loss_falls_on_fixed_negatives(adapted: Adapted) -> None:
     course = trained(task, fixed, 3e-3, 1, lambda *_: None)
     losses = [one.loss for one in course.looks[1:] if one.loss is not None]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("pairs", ["one", "all"])
+def test_soft_targets_train_another_head_from_the_same_labels(adapted: Adapted, pairs: str) -> None:
+    """The sample's judge says .9 of positives and .2 of negatives."""
+    task = Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+    hard = QUICK.model_copy(update={"steps": 20, "pairs": pairs})
+    found = [
+        trained(task, hard.model_copy(update={"soft_targets": soft}), 3e-3, 1, lambda *_: None).best["0.weight"]
+        for soft in (False, True)
+    ]
+    assert not np.array_equal(*found)
+    assert all(np.isfinite(one).all() for one in found)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch.nn import functional
 
-from darklode.pipeline.train.loss import away, info_nce
+from darklode.pipeline.train.loss import away, divergence, info_nce
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -37,3 +38,15 @@ def test_what_is_not_allowed_does_not_count() -> None:
 def test_away_is_the_mean_squared_distance() -> None:
     queries, base = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     assert away(queries, base).item() == pytest.approx(1.0)
+
+
+def test_the_divergence_is_scipys_and_of_one_candidate_infonce() -> None:
+    queries, candidates, allowed = unit(2, 8), unit(4, 8, seed=1), torch.ones(2, 4, dtype=torch.bool)
+    allowed[0, 3] = False
+    target = torch.tensor([[0.75, 0.25, 0, 0], [0, 0.8, 0.1, 0.1]])
+    scores = (queries @ candidates.T / 0.1).masked_fill(~allowed, -1e9)
+    wanted = np.mean([entropy(aim, row) for aim, row in zip(target, scores.softmax(dim=1), strict=True)])
+    assert divergence(queries, candidates, target, allowed, 0.1).item() == pytest.approx(wanted, abs=1e-5)
+    one = functional.one_hot(torch.tensor([1, 2]), 4).float()
+    hard = info_nce(queries, candidates, torch.tensor([1, 2]), allowed, 0.1)
+    assert divergence(queries, candidates, one, allowed, 0.1).item() == pytest.approx(hard.item(), abs=1e-6)

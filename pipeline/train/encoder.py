@@ -1,0 +1,162 @@
+"""The encoder itself as what learns: which tensors are trained, its vectors of queries, how it takes weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.train.weights import Floats, Weights
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+    from darklode.pipeline.train.task import Questions
+
+
+def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]:
+    """Freeze a transformer but for what the method trains, which is given by name.
+
+    `full` is all but a pooler, which no vector depends on; `top_n` the last layers and a norm that follows them; `lora`
+    what `add_lora` added. Counts are those of DevRev-Search, Table 5.
+
+    Args:
+        model: of transformers, with `num_hidden_layers` in its configuration.
+        adapt: method and top_layers.
+
+    Raises:
+        SettingsError: the model has no such layers.
+    """
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".lora_" in name if adapt.method == "lora" else "pooler" not in name.split("."))
+    if adapt.method == "top_n":
+        _freeze_below(model, adapt.top_layers)
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+
+
+def layers_of(model: nn.Module) -> str:
+    """The name of a transformer's layers.
+
+    Raises:
+        SettingsError: none of its lists is as long as its configuration says.
+    """
+    wanted = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == wanted:
+            return str(name)
+    raise SettingsError(
+        f"adapt.method: {type(model).__name__} has no list of layers that top_n and lora know; take full"
+    )
+
+
+def _freeze_below(model: nn.Module, n: int) -> None:
+    """Freeze all that comes before the last n layers."""
+    prefix, count = layers_of(model), len(model.get_submodule(layers_of(model)))  # type: ignore[arg-type]
+    if n > count:
+        raise SettingsError(f"adapt.top_layers {n}: the encoder has only {count} layers")
+    first = f"{prefix}.{count - n}."
+    for name, parameter in model.named_parameters():
+        if name.startswith(first):
+            return
+        parameter.requires_grad_(False)
+
+
+def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
+    """Put LoRA (Hu et al. 2021) on linear layers; gives what merges it. It begins as the base: B is 0.
+
+    Raises:
+        SettingsError: no linear layer has such a name.
+    """
+    from peft import LoraConfig, LoraModel
+
+    inside = layers_of(model)
+    names = [name for name, one in model.named_modules() if isinstance(one, nn.Linear) and name.startswith(inside)]
+    named = [name for name in names if not adapt.targets or name.endswith(adapt.targets)]
+    if not named:
+        ends = sorted({name.rpartition(".")[2] for name in names})
+        raise SettingsError(
+            f"adapt.targets {', '.join(adapt.targets)}: layers of this encoder end in {', '.join(ends)}"
+        )
+    config = LoraConfig(r=adapt.rank, lora_alpha=adapt.alpha or adapt.rank, lora_dropout=0.0, target_modules=named)
+    return LoraModel(model, {"default": config}, "default")
+
+
+class Encoder:
+    """A loaded encoder that learns; its vectors are those of `SentenceTransformersEncoder`, without its cache.
+
+    Nothing is dropped out in training: the same batch is the same step in one process and in several.
+
+    Args:
+        loaded: the sentence-transformers model, in float32.
+        settings: of the encoder: prompt, cut, texts of a forward pass.
+        adapt: the method.
+    """
+
+    def __init__(self, loaded: Any, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
+        self.loaded, self._settings = loaded, settings
+        loaded.requires_grad_(False)
+        self._lora = add_lora(loaded[0].auto_model, adapt) if adapt.method == "lora" else None
+        self.trained = trainable(loaded[0].auto_model, adapt)
+        self._base = {name: one.detach().cpu().clone() for name, one in self.trained.items()}
+        for module in loaded.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+
+    def features(self, texts: list[str]) -> dict[str, Tensor]:
+        """Tokens of queries, as the model reads them."""
+        read = getattr(self.loaded, "preprocess", None) or self.loaded.tokenize
+        found: dict[str, Tensor] = read([self._settings.query_prompt + text for text in texts])
+        return found
+
+    def unit(self, vectors: Tensor) -> Tensor:
+        """The model's own vectors, cut and of length 1."""
+        return functional.normalize(vectors[:, : self._settings.dimensions].float(), dim=1)
+
+    def vectors(self, asked: Questions) -> Floats:
+        """Unit vectors of queries as it encodes them now; that of a blank query is zero."""
+        known = [place for place, text in enumerate(asked.texts) if text.strip()]
+        found = np.zeros(asked.vectors.shape, np.float32)
+        texts, was = [self._settings.query_prompt + asked.texts[place] for place in known], self.loaded.training
+        raw = self.loaded.encode(
+            texts, batch_size=self._settings.batch_size, show_progress_bar=False, convert_to_tensor=True
+        )
+        self.loaded.train(was)
+        if known:
+            found[known] = self.unit(raw).cpu().numpy()
+        return found
+
+    def state(self) -> Weights:
+        """Copies of what is trained, by name."""
+        return {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
+
+    def take(self, weights: Weights, share: float) -> None:
+        """Take trained weights, a share of the way from the base's; of LoRA B times the share."""
+        with torch.no_grad():
+            for name, one in self.trained.items():
+                base, found = self._base[name], torch.from_numpy(weights[name]).reshape(one.shape)
+                if ".lora_" in name:
+                    one.copy_(found * share if ".lora_B." in name else found)
+                else:
+                    one.copy_(found if share == 1 else torch.lerp(base.float(), found, share))
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is trained."""
+        yield from self.trained.values()
+
+    def merge(self) -> None:
+        """Add LoRA to the layers that it lies on, and take it away; nothing else is changed."""
+        if self._lora is not None:
+            self._lora.merge_and_unload()
+
+    def lora_config(self, base: str) -> bytes:
+        """What peft needs beside LoRA's tensors to put them on the base, as JSON."""
+        assert self._lora is not None
+        found = self._lora.peft_config["default"].to_dict() | {"base_model_name_or_path": base, "inference_mode": True}
+        plain = {name: sorted(one) if isinstance(one, set) else one for name, one in found.items()}
+        return json.dumps(plain, indent=1, sort_keys=True, default=str).encode()

@@ -1,0 +1,85 @@
+"""The encoder's own tensors as methods: all of them, the last layers, or LoRA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from darklode.pipeline.base.models.devices import devices
+from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.encoder import Encoder
+from darklode.pipeline.train.heads import Layers
+from darklode.pipeline.train.loop import Course, Tell, steady
+from darklode.pipeline.train.methods import SHARES
+from darklode.pipeline.train.weights import Floats, Weights
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.task import Questions, Task
+    from darklode.pipeline.train.vectors import Base
+
+RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
+
+
+class TrainedEncoder:
+    """`full`, `top_n` and `lora`, in sentence-transformers' trainer; see `Method`."""
+
+    about = "learning rate"
+    shares: Sequence[float] = SHARES
+
+    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+        assert isinstance(base.encoder, SentenceTransformersSettings)
+        self._settings, self._base, self._encoder = settings, base, base.encoder
+        self._opened: Encoder | None = None
+
+    @property
+    def tried(self) -> Sequence[float]:
+        """The learning rates."""
+        return self._settings.learning_rates or RATES[self._settings.method]
+
+    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+        """See `Method`."""
+        from darklode.pipeline.train.trainer import trained
+
+        with steady(seed):
+            return trained(task, self._settings, setting, self._open(), seed, tell)
+
+    def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
+        """See `Method`; queries are encoded again."""
+        with steady(0):
+            encoder = self._opened or self._open()
+            encoder.take(weights, share)
+            return encoder.vectors(asked)
+
+    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+        """See `Method`; LoRA is merged, in float32."""
+        dtype = next(loaded.parameters()).dtype
+        encoder = Encoder(loaded.float(), self._encoder, self._settings)
+        encoder.take(weights, share)
+        encoder.merge()
+        loaded.to(dtype)
+        return []
+
+    def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
+        """See `Method`; LoRA as peft reads it, the last layers by their names, of `full` nothing."""
+        from safetensors.numpy import save
+
+        if self._settings.method == "full":
+            return {}
+        encoder = self._opened or self._open()
+        encoder.take(weights, share)
+        tensors = encoder.state()
+        if self._settings.method == "top_n":
+            about = json.dumps({"base": self._base.identity["encoder"]})
+            return {"adapter.safetensors": save(dict(tensors), metadata={"darklode": about})}
+        named = {f"base_model.model.{name.replace('.default.', '.')}": one for name, one in tensors.items()}
+        config = encoder.lora_config(self._encoder.model)
+        return {"adapter_config.json": config, "adapter_model.safetensors": save(named, metadata={"format": "pt"})}
+
+    def _open(self) -> Encoder:
+        """The base, in float32 whatever it is kept in."""
+        settings = self._encoder.model_copy(update={"dtype": "float32"})
+        self._opened = Encoder(load_model(settings, devices(settings.device)[0]), settings, self._settings)
+        return self._opened
