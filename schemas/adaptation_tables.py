@@ -193,6 +193,14 @@ COMPARISON = Table(
             field("high", pa.float64(), "upper end", null=True),
             field("p", pa.float64(), "two-sided, of a test that draws the signs of the differences", null=True),
             field("p_holm", pa.float64(), "p, corrected for all systems and measures of the part (Holm)", null=True),
+            field(
+                "over_control",
+                pa.float64(),
+                "its value less that of the control on shuffled labels: what the labels are worth; null without one",
+                null=True,
+            ),
+            field("over_low", pa.float64(), "lower end, 95 % bootstrap interval over groups", null=True),
+            field("over_high", pa.float64(), "upper end", null=True),
             field("seeds", pa.int32(), "how many times it was trained; 1 where nothing is drawn"),
             field("queries", pa.int64(), "how many queries"),
         ]

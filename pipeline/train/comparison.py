@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.measures import Floats, ceilings
-from darklode.pipeline.evaluate.paired import Chance, compared, holm
+from darklode.pipeline.evaluate.paired import Chance, Difference, compared, holm
 from darklode.pipeline.evaluate.stage import JUDGED, Questions
 from darklode.pipeline.train.compare import COMPARED
+from darklode.pipeline.train.rivals import SHUFFLED
 from darklode.pipeline.train.tested import LABELS, MEASURES
 from darklode.pipeline.train.verdict import DECIDES
 from darklode.schemas.adaptation_tables import COMPARISON
@@ -21,7 +24,7 @@ from darklode.schemas.evaluation import EvaluateSettings
 
 SUMMED = Stage(
     "adapt_comparison",
-    1,
+    2,
     ("adaptation_queries", "adaptation_labels", "adaptation_texts", "test_queries", "comparison_queries"),
     (COMPARISON.name,),
 )
@@ -31,14 +34,18 @@ PAGE = "comparison.md"
 READING = """\
 Each system was chosen on the validation queries, and asked once for each seed: means over seeds by query first. `low`
 and `high` bound what it has more than the base (95 %, over clusters of queries), `p_holm` is corrected for all systems
-and measures of a part. `chosen: base` is a system that validation did not prefer to the base. A control on shuffled
-labels must show no lift. Judged@10 is the share of the first ten that has a label: what has none counts as not
-relevant. Seconds are the processor's, choice included; `peak_mb` is the most that the process had held until then."""
+and measures of a part. `chosen: base` is a system that validation did not prefer to the base. A lift that
+shuffled labels have, too, does not come from the labels: `over_shuffled` is what is left of it. Judged@10 is the share
+of the first ten that has a label: what has none counts as not relevant. Seconds are the processor's, choice included;
+`peak_mb` is the most that the process had held until then."""
 
 BY_SYSTEM = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
            max(difference) FILTER (measure = 'nDCG@10') AS difference, max(low) FILTER (measure = 'nDCG@10') AS low,
            max(high) FILTER (measure = 'nDCG@10') AS high, max(p_holm) FILTER (measure = 'nDCG@10') AS p_holm,
+           max(over_control) FILTER (measure = 'nDCG@10') AS over_shuffled,
+           max(over_low) FILTER (measure = 'nDCG@10') AS over_low,
+           max(over_high) FILTER (measure = 'nDCG@10') AS over_high,
            max(value) FILTER (measure = 'R@10') AS "R@10", max(ceiling) FILTER (measure = 'R@10') AS "R@10 at most",
            max(value) FILTER (measure = 'R@100') AS "R@100", max(value) FILTER (measure = 'Judged@10') AS "Judged@10",
            max(seeds) AS seeds, max(queries) AS queries
@@ -49,7 +56,7 @@ Row = dict[str, Any]
 
 
 def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
-    """Write each system's mean of each measure and what it has more than the base, part by part.
+    """Write each system's mean of each measure and what it has more than the base and the control, part by part.
 
     Args:
         tables: those of `adapt_compare`.
@@ -62,21 +69,51 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     values = _values(tables.read("comparison_queries"), ids)
     most = ceilings(tables.sql(LABELS), ids, MEASURES)
     chance = Chance(settings.bootstrap, settings.flips, seed)
+    control = next((of for name, (of, _) in values.items() if name.endswith(SHUFFLED)), None)
     for part, chosen in asked.parts().items():
         _, groups = np.unique(asked.groups[chosen], return_inverse=True)
+        against = Against(values["base"][0][chosen], None if control is None else control[chosen], groups, chance)
+        best = most[chosen].mean(axis=0)
         rows = [
-            {"part": part, "ceiling": ceiling, "queries": int(chosen.sum()), **row}
+            {"part": part, "system": name, "ceiling": best[at], "seeds": seeds, "queries": int(chosen.sum()), **row}
             for name, (of_system, seeds) in values.items()
-            for ceiling, row in zip(
-                most[chosen].mean(axis=0),
-                _rows(name, seeds, of_system[chosen], values["base"][0][chosen], groups, chance),
-                strict=True,
-            )
+            for at, row in enumerate(against.rows(name, of_system[chosen]))
         ]
         held = [row for row in rows if row["p"] is not None]
         for row, corrected in zip(held, holm([row["p"] for row in held]), strict=True):
             row["p_holm"] = corrected
         output.write(COMPARISON.name, pa.Table.from_pylist(rows, schema=COMPARISON.schema))
+
+
+@dataclass(frozen=True)
+class Against:
+    """What all systems are held against on the same queries: the base, and the control on shuffled labels."""
+
+    base: Floats
+    control: Floats | None
+    groups: NDArray[np.int64]
+    chance: Chance
+
+    def rows(self, name: str, mine: Floats) -> list[Row]:
+        """A system's rows of `comparison`, measure by measure."""
+        lift = self._more(mine, self.base)
+        over = None if self.control is None or name.endswith(SHUFFLED) else self._more(mine, self.control)
+        rows: list[Row] = []
+        for at, measure in enumerate(MEASURES):
+            row: Row = {"measure": measure, "value": mine[:, at].mean(), "p": None, "p_holm": None}
+            if name != "base" and not measure.startswith(JUDGED):
+                row |= {"p": lift.p[at]} | self._told(lift, at, ("difference", "low", "high"))
+                row |= self._told(over, at, ("over_control", "over_low", "over_high")) if over else {}
+            rows.append(row)
+        return rows
+
+    def _more(self, mine: Floats, other: Floats) -> Difference:
+        return compared(mine, other, self.groups, self.chance)
+
+    def _told(self, found: Difference, at: int, names: tuple[str, str, str]) -> Row:
+        """The mean and its interval; of one group there is none."""
+        ends = [found.low[at], found.high[at]] if self.groups.any() else [None, None]
+        return dict(zip(names, [found.mean[at], *ends], strict=True))
 
 
 def _values(rows: pa.Table, ids: list[str]) -> dict[str, tuple[Floats, int]]:
@@ -91,19 +128,6 @@ def _values(rows: pa.Table, ids: list[str]) -> dict[str, tuple[Floats, int]]:
         values[mine["seed"].to_numpy(), query, measure] = mine["value"].to_numpy()
         found[system] = values.mean(axis=0), seeds
     return found
-
-
-def _rows(name: str, seeds: int, mine: Floats, base: Floats, groups: Any, chance: Chance) -> list[Row]:
-    found = compared(mine, base, groups, chance)
-    rows: list[Row] = []
-    for at, measure in enumerate(MEASURES):
-        row: Row = {"system": name, "seeds": seeds, "measure": measure, "value": mine[:, at].mean()}
-        row |= dict.fromkeys(("difference", "low", "high", "p", "p_holm"))
-        if name != "base" and not measure.startswith(JUDGED):
-            row |= {"difference": found.mean[at], "p": found.p[at]}
-            row |= {"low": found.low[at], "high": found.high[at]} if groups.any() else {}
-        rows.append(row)
-    return rows
 
 
 def by_system(run: Run, part: str) -> pa.Table:

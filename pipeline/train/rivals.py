@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 DEPTH = 100
 
+SHUFFLED = ", labels: shuffled"
+"""How the control's name ends that no label can have helped."""
+
 RRF = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
@@ -62,7 +65,7 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
         found += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
             replace(first, name=f"{first.name}, labels: BM25's first", labels=lambda task, _: words.taught(task)),
-            replace(first, name=f"{first.name}, labels: shuffled", labels=shuffled),
+            replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffled),
         ]
     return found
 

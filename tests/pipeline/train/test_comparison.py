@@ -21,6 +21,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
     run, ids = Run(str(tmp_path)), [f"q{number:02}" for number in range(N)]
     draws = np.random.default_rng(0)
     values = {("base", 0): draws.random((N, 4)), ("one", 0): draws.random((N, 4)), ("one", 1): draws.random((N, 4))}
+    values["one, labels: shuffled", 0] = draws.random((N, 4))
     asked = {"tenant": ["t"] * N, "query_id": ids, "text": ids, "group": ids}
     own = {"kind": [None] * N, "shares_positive": [False] * N}
     put(run, "test_queries", TABLES["test_queries"].rows(asked | own))
@@ -45,15 +46,23 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
     found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
     mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
     wanted = compared(mine, base, np.arange(N), Chance(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5))
-    corrected = holm(wanted.p[:3])
+    control = compared(values["one, labels: shuffled", 0], base, np.arange(N), Chance(1000, 10_000, 5))
+    over = compared(mine, values["one, labels: shuffled", 0], np.arange(N), Chance(1000, 10_000, 5))
+    corrected = holm([*wanted.p[:3], *control.p[:3]])
     for at, measure in enumerate(MEASURES[:3]):
         row = found["one", measure]
         given = [row[name] for name in ("value", "difference", "low", "high", "p_holm", "seeds", "ceiling")]
         assert given == pytest.approx(
             [mine[:, at].mean(), wanted.mean[at], wanted.low[at], wanted.high[at], corrected[at], 2, 1]
         )
+        left = [row[name] for name in ("over_control", "over_low", "over_high")]
+        assert left == pytest.approx([over.mean[at], over.low[at], over.high[at]])
     assert found["one", "Judged@10"]["difference"] is None
     assert deciding(run) == "counted"
     assert {row["system"]: row["nDCG@10"] for row in by_system(run, "counted").to_pylist()} == pytest.approx(
-        {"one": mine[:, 0].mean(), "base": base[:, 0].mean()}
+        {
+            "one": mine[:, 0].mean(),
+            "base": base[:, 0].mean(),
+            "one, labels: shuffled": values["one, labels: shuffled", 0][:, 0].mean(),
+        }
     )
