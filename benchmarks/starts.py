@@ -82,6 +82,7 @@ def main() -> None:
             "darklode --help": ["--help"],
             "darklode status RUN": ["status", run],
             "darklode query RUN 'SELECT 1'": ["query", run, "SELECT 1"],
+            "darklode build --check": [*build, "--check"],
             "darklode build, nothing changed": build,
         }
         found = [observed(name, command, given.rounds, environment) for name, command in cases.items()]

@@ -1,7 +1,6 @@
 """Answers as JSON have the keys that docs/json.md promises."""
 
 import json
-import re
 
 import pytest
 
@@ -11,15 +10,8 @@ from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import Call
 from helpers.finished_run import finished_run
-from helpers.runs import REPOSITORY, SAMPLE
-
-PAGE = (REPOSITORY / "docs" / "json.md").read_text(encoding="utf-8")
-
-
-def promised(command: str) -> set[str]:
-    """The keys that the page names for a command."""
-    (row,) = re.findall(rf"^\| `darklode {command}\b[^|]*\| (.*) \|$", PAGE, re.M)
-    return set(re.findall(r"`([a-z_]+)…?`", row))
+from helpers.json_page import promised
+from helpers.runs import SAMPLE
 
 
 @pytest.mark.parametrize(

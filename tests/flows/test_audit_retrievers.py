@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 import yaml
 
 from helpers.commands import CONTROL, DARKLODE, STAGES, Call, Environment, run_inside, tables_of
+from helpers.json_page import promised
 
 pytestmark = pytest.mark.server
 
@@ -20,3 +22,6 @@ def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environm
     assert {name.split("/")[0] for name in before.keys() ^ after.keys()} <= {"audit_retrievers"}
     assert yaml.safe_load(call("status", copied, "--settings").out)["audit"]["bootstrap"] == 50
     assert call("status", copied).out.count(" stands ") == len(STAGES)
+    told = json.loads(run_inside([DARKLODE, "audit", str(copied), "--json"], served).out)
+    assert {"audit"} <= told.keys() <= promised("audit")
+    assert {row["retriever"] for row in told["audit"]} >= {"bm25", "ppmi"}

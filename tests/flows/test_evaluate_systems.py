@@ -14,6 +14,7 @@ from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
+from helpers.json_page import promised
 from helpers.runs import PYTHONPATH
 
 pytestmark = pytest.mark.server
@@ -38,6 +39,7 @@ def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) 
     again = run_inside([DARKLODE, "evaluate", str(copied), "--json"], served)
     assert tables_of(copied) == before
     found = json.loads(again.out)
+    assert found.keys() == promised("evaluate")
     assert {row["system"] for row in found["evaluation"]} == {"bm25", "ppmi"}
     assert {row["part"] for row in found["evaluation_pairs"]} == {"counted", "shared positive", "own positive"}
     assert (copied / "report.html").read_text().count("evaluation") > 0

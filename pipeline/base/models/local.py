@@ -105,7 +105,8 @@ def lacks(settings: Settings) -> list[str]:
         model = locate(settings)
     except DarklodeError as error:
         return [str(error)]
-    found = [] if model or hub_answers() else [f"the model is not in the local cache: {fetch_hint(settings)}"]
+    away = f"the model is not in the local cache, {_kept_away()}: {fetch_hint(settings)}"
+    found = [] if model or hub_answers() else [away]
     code = own_code(model.folder) if model else None
     if code:
         found.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
@@ -119,6 +120,13 @@ def hub_answers() -> bool:
     from huggingface_hub import constants
 
     return not constants.HF_HUB_OFFLINE and listens(constants.ENDPOINT)
+
+
+def _kept_away() -> str:
+    from huggingface_hub import constants
+
+    forbidden = constants.HF_HUB_OFFLINE
+    return "and HF_HUB_OFFLINE forbids to ask the hub" if forbidden else f"and {constants.ENDPOINT} does not answer"
 
 
 def _without_package(settings: Settings) -> list[str]:

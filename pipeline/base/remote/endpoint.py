@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -143,13 +144,21 @@ def _models(base_url: str) -> list[str]:
 
 
 def listens(base_url: str) -> bool:
-    """Whether anything takes a connection there; nothing is sent. What lies behind a proxy is taken to."""
+    """Whether anything takes a connection there, in seconds; nothing is sent. What lies behind a proxy is taken to."""
     if _proxied(base_url):
         return True
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
+    found: list[bool] = []
+    asked = threading.Thread(target=lambda: found.append(_connects(parts.hostname or "", port)), daemon=True)
+    asked.start()
+    asked.join(CONNECT_SECONDS)  # to look up a name takes as long as the resolver likes
+    return any(found)
+
+
+def _connects(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS):
+        with socket.create_connection((host, port), CONNECT_SECONDS):
             return True
     except OSError:
         return False

