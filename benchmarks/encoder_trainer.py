@@ -38,7 +38,7 @@ from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
 
-NAME, STEPS, RATE = "insuranceqa", 30, 1e-5
+NAME, STEPS, RATE = "insuranceqa", 15, 1e-5
 LIFT = {"steps": 150, "learning_rates": (3e-4,)}
 
 
