@@ -17,6 +17,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.train.compare import COMPARED, compare
 from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, page
+from darklode.pipeline.train.methods import check_parts
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.settings import Settings
@@ -45,10 +46,14 @@ def compare_adapters(
 
     Raises:
         SettingsError: there is no such method.
+        MissingPart: one needs what is not installed.
     """
     unknown = sorted(set(methods) - set(get_args(Method)))
     if unknown:
         raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(get_args(Method))}")
+    compared = list(methods) or list(get_args(Method))
+    for name in compared:
+        check_parts(name)
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
     base = base_of(runs, made, encoder, chosen)
@@ -56,7 +61,7 @@ def compare_adapters(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in comparing(base, chosen, list(methods) or list(get_args(Method)), seeds):
+        for step in comparing(base, chosen, compared, seeds):
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)

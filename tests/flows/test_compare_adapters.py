@@ -6,7 +6,8 @@ import pytest
 
 from darklode.flows.compare_adapters import compare_adapters
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.errors import MissingPart, SettingsError
+from darklode.pipeline.train import methods
 from darklode.pipeline.train.comparison import efforts
 from helpers.adapted import build_to_adapt, model_in
 from helpers.runs import read
@@ -41,3 +42,9 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
 def test_an_unknown_method_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there is no method luck; there are linear, ffn"):
         compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"), None, ("luck",))
+
+
+def test_a_missing_package_is_named_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "find_spec", lambda name: None if name == "peft" else name)
+    with pytest.raises(MissingPart, match=r"adapt\.method lora needs peft"):
+        compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"))
