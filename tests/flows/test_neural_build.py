@@ -113,7 +113,6 @@ def test_a_hub_that_does_not_answer_is_said_so(served: Environment, tmp_path: Pa
     environment = dict(served) | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}
     outcome = run_command(from_hub(tmp_path / "run", tmp_path / "cache"), environment)
     assert outcome.code == 1
-    assert re.search(
-        rf"^error: minilm: the model is not in the local cache: .* `hf download {NAME}`", outcome.err, re.M
-    )
+    said = r"^error: minilm: the model is not in the local cache, and http://127\.0\.0\.1:9 does not answer: "
+    assert re.search(rf"{said}.* `hf download {NAME}`", outcome.err, re.M)
     assert "✓" not in outcome.out, "before any work"
