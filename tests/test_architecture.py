@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from darklode import pipeline
+from darklode import flows, pipeline
 from helpers.runs import REPOSITORY
 
 PACKAGES = ("flows", "pipeline", "schemas")
+EXTRAS = "accelerate datasets faiss peft prefect_ray ray sentence_transformers torch transformers vllm".split()
 MODULES = sorted(path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py"))
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -25,6 +26,17 @@ def test_importing_the_pipeline_does_not_load_prefect() -> None:
     assert "darklode.pipeline.retrieve.retrievers.bm25" in names
     code = (
         f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nsys.exit('prefect' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_flows_and_commands_load_where_no_extra_is_installed() -> None:
+    names = [found.name for found in pkgutil.walk_packages(flows.__path__, "darklode.flows.")]
+    assert "darklode.flows.orchestration" in names
+    code = (
+        f"import importlib, sys\nfor name in {EXTRAS}: sys.modules[name] = None\n"
+        f"for name in {names}: importlib.import_module(name)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

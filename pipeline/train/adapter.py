@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Floats
 
 RECORD, FOLDER = "adapter.json", "query_encoder"
+SAVED = f"{FOLDER}/darklode.json"
+"""What the encoder was saved from, and how its vectors differ: no part of its weights."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
 

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.adapter import FOLDER
+from darklode.pipeline.train.adapter import FOLDER, SAVED
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.stage import TRAIN, chosen
@@ -25,7 +25,6 @@ from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 
 ADAPTER = "adapter"
-RECORD = f"{FOLDER}/darklode.json"
 
 PROBES = 32
 """Queries that the folder must encode as training did."""
@@ -64,7 +63,7 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: Ad
         files = {f"{ADAPTER}/{name}": data for name, data in alone.items()}
         sizes = {name: _written(run.store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
     record = {"mark": mark, "difference": off, "files": sizes}
-    run.store.write(RECORD, json.dumps(record, indent=1).encode())
+    run.store.write(SAVED, json.dumps(record, indent=1).encode())
 
 
 def _probes(tables: Tables) -> list[str]:
@@ -79,7 +78,7 @@ def _written(store: Store, name: str, data: bytes) -> int:
 
 def recorded_difference(run: Run) -> float:
     """The largest difference between a number of the folder's vectors and of those that training saw."""
-    return float(json.loads(run.store.read(RECORD) or b"{}")["difference"])
+    return float(json.loads(run.store.read(SAVED) or b"{}")["difference"])
 
 
 def _mark(run: Run, base: Base) -> str:
@@ -88,7 +87,7 @@ def _mark(run: Run, base: Base) -> str:
 
 
 def _stands(store: Store, mark: str) -> bool:
-    record: dict[str, Any] = json.loads(store.read(RECORD) or b"{}")
+    record: dict[str, Any] = json.loads(store.read(SAVED) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 

@@ -16,8 +16,7 @@ from darklode.pipeline.base.corpora import Digest
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter, Facts, lying
-from darklode.pipeline.train.folder import RECORD as NO_PART
+from darklode.pipeline.train.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, lying
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.verdict import read_verdict
 
@@ -110,7 +109,7 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
 def weights_hash(store: Store) -> str:
     """Identifies the encoder in a folder by the names and contents of its files."""
     files = sorted(store.sizes(FOLDER, recursive=True))
-    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != NO_PART})
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
 
 
 def moved(base: Floats, adapted: Floats) -> float:

@@ -15,8 +15,9 @@ from peft import PeftModel
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.train.adapter import FOLDER, SAVED
 from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.folder import ADAPTER, FOLDER, RECORD, recorded_difference, save
+from darklode.pipeline.train.folder import ADAPTER, recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.task import Questions
@@ -104,11 +105,11 @@ def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> N
 def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", moved(1).state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    names = json.loads(run.store.read(RECORD) or b"")["files"]
+    names = json.loads(run.store.read(SAVED) or b"")["files"]
     before = {name: run.store.read(name) for name in names}
-    written = (tmp_path / "out" / RECORD).stat().st_mtime_ns
+    written = (tmp_path / "out" / SAVED).stat().st_mtime_ns
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    assert (tmp_path / "out" / RECORD).stat().st_mtime_ns == written
+    assert (tmp_path / "out" / SAVED).stat().st_mtime_ns == written
     run.store.delete(f"{FOLDER}/modules.json")
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before
