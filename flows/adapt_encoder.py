@@ -18,6 +18,7 @@ from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
+from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.stage import TRAIN, train
@@ -49,13 +50,13 @@ def adapt_encoder(
 
     Raises:
         NoLift: the base is handed over.
+        MissingPart: the method needs what is not installed.
     """
-    from darklode.pipeline.train.card import headroom_told
-    from darklode.pipeline.train.methods import check_parts
-
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
     check_parts(chosen.adapt.method)
+    from darklode.pipeline.train.card import headroom_told
+
     base = base_of(runs, made, encoder, chosen)
     run = place(out)
     with run.lock():

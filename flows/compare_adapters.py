@@ -17,6 +17,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.train.compare import COMPARED, compare
 from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, page
+from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.settings import Settings
@@ -47,8 +48,6 @@ def compare_adapters(
         SettingsError: there is no such method.
         MissingPart: one needs what is not installed.
     """
-    from darklode.pipeline.train.methods import check_parts
-
     unknown = sorted(set(methods) - set(get_args(Method)))
     if unknown:
         raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(get_args(Method))}")

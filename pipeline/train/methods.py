@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.loop import Course, Tell
 from darklode.pipeline.train.weights import Floats, Weights
@@ -15,8 +13,6 @@ from darklode.schemas.adaptation import AdaptSettings
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions, Task
     from darklode.pipeline.train.vectors import Base
-
-INSTALL = 'pip install "darklode[train]"'
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the way from the base's weights to the trained ones; Wortsman et al. 2022 (WiSE-FT)."""
@@ -51,11 +47,6 @@ class Method(Protocol):
 
 
 HEADS = ("linear", "ffn", "closed_form")
-NEEDS = {
-    "lora": ("accelerate", "datasets", "peft"),
-    "full": ("accelerate", "datasets"),
-    "top_n": ("accelerate", "datasets"),
-}
 
 
 def method_of(settings: AdaptSettings, base: Base) -> Method:
@@ -67,14 +58,3 @@ def method_of(settings: AdaptSettings, base: Base) -> Method:
     from darklode.pipeline.train.encoder_methods import TrainedEncoder
 
     return TrainedEncoder(settings, base)
-
-
-def check_parts(method: str) -> None:
-    """Look for what a method needs beside sentence-transformers.
-
-    Raises:
-        MissingPart: it is not installed.
-    """
-    missing = [name for name in NEEDS.get(method, ()) if find_spec(name) is None]
-    if missing:
-        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL}")

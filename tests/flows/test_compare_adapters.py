@@ -7,7 +7,7 @@ import pytest
 from darklode.flows.compare_adapters import compare_adapters
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
-from darklode.pipeline.train import methods
+from darklode.pipeline.train import needs
 from darklode.pipeline.train.comparison import efforts
 from helpers.adapted import build_to_adapt, model_in
 from helpers.runs import read
@@ -45,6 +45,6 @@ def test_an_unknown_method_is_refused_before_anything_is_read(tmp_path: Path) ->
 
 
 def test_a_missing_package_is_named_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "find_spec", lambda name: None if name == "peft" else name)
+    monkeypatch.setattr(needs, "find_spec", lambda name: None if name == "peft" else name)
     with pytest.raises(MissingPart, match=r"adapt\.method lora needs peft"):
         compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"))

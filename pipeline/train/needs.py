@@ -1,0 +1,25 @@
+"""What the ways to adapt need beside Darklode's own packages; it is looked for before any of it is imported."""
+
+from importlib.util import find_spec
+
+from darklode.pipeline.base.errors import MissingPart
+
+INSTALL = 'pip install "darklode[train]"'
+
+ALL = ("torch", "sentence_transformers")
+NEEDS = {
+    "lora": (*ALL, "accelerate", "datasets", "peft"),
+    "full": (*ALL, "accelerate", "datasets"),
+    "top_n": (*ALL, "accelerate", "datasets"),
+}
+
+
+def check_parts(method: str) -> None:
+    """Look for what a method needs.
+
+    Raises:
+        MissingPart: it is not installed.
+    """
+    missing = [name for name in NEEDS.get(method, ALL) if find_spec(name) is None]
+    if missing:
+        raise MissingPart(f"adapt.method {method} needs {' and '.join(missing)}: {INSTALL}")
