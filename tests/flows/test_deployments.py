@@ -177,17 +177,20 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         load_flow_from_entrypoint(deployment["entrypoint"]).validate_parameters(deployment["parameters"])
 
 
+Finished = tuple[str, dict[str, Any], str]
+
+
 @pytest.fixture(scope="module")
-def finished(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """A run that the worker built, and its flow run."""
+def finished(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A run that the worker built, its flow run, and what there is to show of it before other flows add to it."""
     out = str(tmp_path_factory.mktemp("deployed") / "run")
     done, flow_run = site.run("build-benchmark/local", out=out)
     assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
-    return out, flow_run
+    return out, flow_run, operators(Run(out), Settings())
 
 
-def test_a_deployed_build_runs_to_completed(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
-    out, flow_run = finished
+def test_a_deployed_build_runs_to_completed(site: Site, finished: Finished) -> None:
+    out, flow_run, shows = finished
     assert set(STAGES) <= site.tasks(flow_run).keys()
     assert set(site.tasks(flow_run).values()) == {"Completed"}
 
@@ -200,7 +203,7 @@ def test_a_deployed_build_runs_to_completed(site: Site, finished: tuple[str, dic
     key = artifact_key(out)
     assert set(shown) == {key, f"{key}-progress"}, "one page and one bar a run, whatever it is made of"
     assert (shown[key]["type"], shown[key]["description"]) == ("markdown", out)
-    assert shown[key]["data"] == operators(run, Settings())
+    assert shown[key]["data"] == shows
     assert "## Funnel" in shown[key]["data"]
     assert "| clean.noise | queries |" in shown[key]["data"]
     assert "| bm25 |" in shown[key]["data"]
@@ -209,15 +212,15 @@ def test_a_deployed_build_runs_to_completed(site: Site, finished: tuple[str, dic
     assert flow_run["name"] == f"{'/'.join(out.split('/')[-2:])} {flow_run['expected_start_time'][:10]}"
 
 
-def test_a_second_build_is_shown_as_cached(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
-    out, flow_run = finished
+def test_a_second_build_is_shown_as_cached(site: Site, finished: Finished) -> None:
+    out, flow_run, _ = finished
     again = site.inside("build-benchmark/local", out=out)
     assert (again["state"]["name"], again["id"] != flow_run["id"]) == ("Completed", True)
     assert set(site.tasks(again).values()) == {"Cached"}
 
 
-def test_an_audit_shows_what_it_measured(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
-    out, _ = finished
+def test_an_audit_shows_what_it_measured(site: Site, finished: Finished) -> None:
+    out, *_ = finished
     audit = site.inside("audit-retrievers/local", out=out, settings={"audit": {"bootstrap": 50}})
     assert audit["state"]["name"] == "Completed"
     assert site.tasks(audit)["audit"] == "Completed"
@@ -227,7 +230,7 @@ def test_an_audit_shows_what_it_measured(site: Site, finished: tuple[str, dict[s
     assert {row["retriever"] for row in measured} >= {"bm25", "ppmi"}
 
 
-def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: tuple[str, dict[str, Any]]) -> None:
+def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finished) -> None:
     held = site.inside("validate-benchmark/local", out=finished[0], settings={"validation": {"min_kappa": 0.5}})
     assert (held["state"]["type"], held["state"]["name"]) == ("FAILED", "Held")
     assert held["state"]["message"].startswith(f"{finished[0]} may not be published: kappa is unknown")
