@@ -1,12 +1,14 @@
 """One adapted encoder for all tests here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from darklode.flows.adapt_encoder import steps
-from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
@@ -36,3 +38,18 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
     for step in steps(base, settings):
         out.execute(step.plan(out), step.work)
     return Adapted(root, source, base, out, settings)
+
+
+def redo(these: Sequence[Step], out: Run, stop_after: int | None = None) -> list[str]:
+    """Run the stages that do not stand; returns what training told, which ends where it is stopped."""
+    told: list[str] = []
+
+    def report(_done: int, _total: int | None, note: str) -> None:
+        told.append(note)
+        if stop_after is not None and len(told) > stop_after:
+            raise KeyboardInterrupt
+
+    for step in these:
+        if not (plan := step.plan(out)).stands:
+            out.execute(plan, step.work, report if step.stage is TRAIN else lambda *_: None)
+    return told

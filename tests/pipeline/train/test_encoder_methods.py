@@ -11,24 +11,9 @@ from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import read
 
-from .conftest import Adapted
+from .conftest import Adapted, redo
 
 LORA = AdaptSettings(method="lora", rank=2, steps=10, batch=16, learning_rates=(1e-3, 3e-3), refresh_steps=5)
-
-
-def redo(adapted: Adapted, out: Run, stop_after: int | None = None) -> list[str]:
-    """All stages; returns what training told, and is stopped where it tells more."""
-    told: list[str] = []
-
-    def report(_done: int, _total: int | None, note: str) -> None:
-        told.append(note)
-        if stop_after is not None and len(told) > stop_after:
-            raise KeyboardInterrupt
-
-    for step in steps(adapted.base, adapted.settings.model_copy(update={"adapt": LORA})):
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work, report if step.stage is TRAIN else lambda *_: None)
-    return told
 
 
 def files(run: Run) -> dict[str, bytes | None]:
@@ -37,15 +22,16 @@ def files(run: Run) -> dict[str, bytes | None]:
 
 
 def test_lora_killed_and_run_again_is_the_same_to_the_byte(adapted: Adapted, tmp_path: Path) -> None:
+    these = steps(adapted.base, adapted.settings.model_copy(update={"adapt": LORA}))
     whole, killed = Run(str(tmp_path / "whole")), Run(str(tmp_path / "killed"))
-    assert len(redo(adapted, whole)) == 4
+    assert len(redo(these, whole)) == 4
     with pytest.raises(KeyboardInterrupt):
-        redo(adapted, killed, stop_after=2)
-    told = redo(adapted, killed)
+        redo(these, killed, stop_after=2)
+    told = redo(these, killed)
     assert len(told) == 2, "the first trial is not repeated"
     assert all(note.startswith("learning rate 0.003: loss") for note in told)
     assert files(killed) == files(whole)
-    assert redo(adapted, whole) == []
+    assert redo(these, whole) == []
     assert read_verdict(whole.tables())["shipped"] == "base", "12 validation queries choose nothing"
     trials = read(whole, "adaptation_trials")
     assert {row["setting"] for row in trials} == {"0.001", "0.003"}

@@ -16,44 +16,29 @@ from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
 from helpers.runs import put, read
 
-from .conftest import QUICK, Adapted
+from .conftest import QUICK, Adapted, redo
 
 
 def files(run: Run) -> dict[str, bytes | None]:
     return {name: run.store.read(name) for table in TRAIN.writes for name in run.store.sizes(f"tables/{table}")}
 
 
-def redo(adapted: Adapted, out: Run, stop_after: int | None = None) -> list[str]:
-    """Run the first three stages; returns what training told, which ends where it is stopped."""
-    told: list[str] = []
-
-    def report(_done: int, _total: int | None, note: str) -> None:
-        told.append(note)
-        if stop_after is not None and len(told) > stop_after:
-            raise KeyboardInterrupt
-
-    for step in steps(adapted.base, adapted.settings)[:3]:
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work, report if step.stage is TRAIN else lambda *_: None)
-    return told
-
-
 def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     looks = 1 + QUICK.steps // 50
     with pytest.raises(KeyboardInterrupt):
-        redo(adapted, out, stop_after=looks)
+        redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
     assert out.manifest(TRAIN) is None
-    told = redo(adapted, out)
+    told = redo(steps(adapted.base, adapted.settings)[:3], out)
     assert len(told) == looks, "the first trial is not repeated"
     assert all(note.startswith("learning rate 0.0003: loss") for note in told)
     assert files(out) == files(adapted.out)
-    assert redo(adapted, out) == [], "it stands"
+    assert redo(steps(adapted.base, adapted.settings)[:3], out) == [], "it stands"
 
 
 def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
-    redo(adapted, out)
+    redo(steps(adapted.base, adapted.settings)[:3], out)
     more = adapted.settings.model_copy(
         update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
     )
