@@ -30,7 +30,8 @@ from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.vectors import Base
 from darklode.pipeline.train.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 ONLY = {"insuranceqa": 1, "homedepot": 2}
 """The collections, and the grade from which on a label is learned from."""

@@ -23,7 +23,8 @@ from darklode.pipeline.train.comparison import by_system, deciding, efforts
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 METHODS = ("linear", "ffn", "closed_form")
 

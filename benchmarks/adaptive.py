@@ -37,7 +37,7 @@ from darklode.pipeline.judge.pairs import pool_pairs
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.search import SEARCH, search
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import CHUNKS, QUERIES
 
 EMBEDDED = own_retrievers()

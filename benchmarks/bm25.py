@@ -34,7 +34,8 @@ from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.prepare.chunk import splitter_of
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25, build_index
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
-from darklode.schemas.settings import Bm25Settings, ChunkSettings
+from darklode.schemas.pooling import Bm25Settings
+from darklode.schemas.settings import ChunkSettings
 
 Search = Callable[[Sequence[str], int], object]
 

@@ -32,7 +32,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 DIMENSIONS = 384
 QUERIES = (1, 64, 1024)

@@ -36,7 +36,8 @@ from darklode.pipeline.train.task import Task
 from darklode.pipeline.train.trainer import trained
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 NAME, STEPS, RATE = "insuranceqa", 15, 1e-5
 LIFT = {"steps": 150, "learning_rates": (3e-4,)}

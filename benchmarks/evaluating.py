@@ -30,7 +30,8 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.evaluation import EvaluateSettings
-from darklode.schemas.settings import CacheSettings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings
 from darklode.schemas.tables import TABLES
 
 ONLY = ("cranfield", "stackfaq")

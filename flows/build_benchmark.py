@@ -33,7 +33,8 @@ from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
-from darklode.schemas.settings import PoolSettings, Settings
+from darklode.schemas.pooling import PoolSettings
+from darklode.schemas.settings import Settings
 
 
 def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)

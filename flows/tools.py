@@ -16,8 +16,10 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
+from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
-from darklode.schemas.settings import JUDGES, RETRIEVERS, JudgeSettings, Settings
+from darklode.schemas.pooling import RETRIEVERS
+from darklode.schemas.settings import Settings
 
 Builder = RetrieverKind | NeuralBuilder
 

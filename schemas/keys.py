@@ -10,9 +10,10 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, kind_of, nearest, section_in
 from darklode.schemas.section import Section
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.settings import Settings
 
 NAME = "NAME"
 """Stands for what users name themselves: `encoders.NAME.model`."""

@@ -1,6 +1,7 @@
-"""Every setting, its default and its bounds. Where a default is a paper's, the description says so.
+"""All settings, their defaults and bounds; larger parts have files of their own.
 
-What a judge, an encoder or a planner of one kind has beside the keys here is declared by that kind, in its own file.
+Where a default is a paper's, the description says so. What a judge, an encoder or a planner of one kind has beside the
+keys here is declared by that kind, in its own file.
 """
 
 from typing import Annotated, Literal, Self
@@ -9,7 +10,8 @@ from pydantic import Field, model_validator
 
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
-from darklode.schemas.kinds import Group, KindSection, OfKind
+from darklode.schemas.judging import JUDGES, JudgeSettings, LabelSettings
+from darklode.schemas.kinds import Group, OfKind
 from darklode.schemas.mining import (
     AdmissionSettings,
     AssociateSettings,
@@ -19,12 +21,18 @@ from darklode.schemas.mining import (
     PlannerSettings,
     RelevanceSettings,
 )
-from darklode.schemas.places import FilePath, FolderOrName
+from darklode.schemas.places import FilePath
+from darklode.schemas.pooling import (
+    ENCODERS,
+    RETRIEVERS,
+    Bm25Settings,
+    EncoderSettings,
+    PoolSettings,
+    RetrieverSettings,
+    VectorSettings,
+)
 from darklode.schemas.section import Bound, NoRow, Section, Share
 
-JUDGES = Group("judges", "darklode.pipeline.judge.kinds")
-ENCODERS = Group("encoders", "darklode.pipeline.retrieve.encoders.kinds")
-RETRIEVERS = Group("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
 PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
 
 
@@ -128,167 +136,11 @@ class ChunkSettings(Section):
         return self
 
 
-class PoolSettings(Section):
-    """Who searches, and which candidates are judged."""
-
-    retrievers: tuple[str, ...] = Field((), description="their names, in order; empty: the preset's")
-    depth: int = Field(60, gt=0, description="candidates from each retriever (DevRev-Search, 3.3)")
-    search_depth: int = Field(420, gt=0, description="length of the lists kept for the audit (DevRev-Search, A.2)")
-    rule: Literal["union", "fused"] = Field(
-        "union", description="union of the top `depth`, or the best `budget` by reciprocal-rank fusion"
-    )
-    budget: int = Field(150, gt=0, description="candidates per query under the rule `fused`")
-
-    @model_validator(mode="after")
-    def _lists_reach_the_pool(self) -> Self:
-        if self.depth > self.search_depth:
-            raise ValueError(f"depth {self.depth} must not exceed search_depth {self.search_depth}")
-        return self
-
-
-class EncoderSettings(KindSection):
-    """What turns texts into vectors; each kind has keys of its own."""
-
-    kind: str = Field(description="how it is run; each kind has keys of its own")
-    model: str = Field(min_length=1, description="the model's name")
-
-    def price(self) -> float:
-        """What a million tokens cost; 0 for a model of one's own."""
-        return 0.0
-
-
-class RetrieverSettings(KindSection):
-    """Who finds chunks; each kind has keys of its own."""
-
-    kind: str = Field(description="how it searches; each kind has keys of its own")
-
-
-class LocalModel(Section):
-    """A sentence-transformers model that runs on this machine."""
-
-    model: FolderOrName[str] = Field(min_length=1, description="on the hub, a local folder, or package:NAME here")
-    revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
-    max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
-    dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")
-    device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: NoRow[int] = Field(32, gt=0, description="texts per forward pass")
-
-
-class Bm25Settings(Section):
-    """How BM25 reads and weighs words."""
-
-    engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="bm25s, or the much slower rank-bm25")
-    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="variant of BM25")
-    k1: float = Field(1.5, ge=0, description="how soon repeated terms stop counting")
-    b: float = Field(0.75, ge=0, le=1, description="how much long chunks are discounted")
-    stemmer: str | None = Field("english", description="Snowball stemmer, such as german; null: none")
-    stop_words: bool = Field(True, description="leave English stop words out")
-
-
-class VectorSettings(Section):
-    """Exact search over cached vectors."""
-
-    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field("auto", description="auto: the GPU where there is one")
-    memory_mb: NoRow[int] = Field(1024, gt=0, description="most host memory for vectors and scores")
-    gpu_memory_mb: NoRow[int] = Field(8192, gt=0, description="most GPU memory for vectors and scores")
-    index: Literal["exact", "hnsw", "ivf"] = Field("exact", description="hnsw and ivf are approximate (faiss)")
-
-
 class CacheSettings(Section):
     """Where vectors and verdicts are kept across runs."""
 
     root: NoRow[FilePath[str | None]] = Field(None, description="folder or s3:// prefix; null: the user's cache")
     dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
-
-
-class MemberSettings(KindSection):
-    """One judge; each kind has keys of its own."""
-
-    kind: str = Field("embedded", description="who judges; each kind has keys of its own")
-    threshold: Share | Literal["fitted"] = Field(
-        0.5,
-        description="relevant from this probability on (of the embedded judge 0.25); fitted: from the one that agrees "
-        "best with judge.human",
-    )
-
-    @property
-    def cut(self) -> float:
-        """The threshold as a number: the kind's own where it is yet to be fitted."""
-        return float(type(self).model_fields["threshold"].default if self.threshold == "fitted" else self.threshold)
-
-    def prices(self) -> tuple[float, float]:
-        """What a million prompt tokens cost, and a million completion tokens; 0 for a judge of one's own."""
-        return 0.0, 0.0
-
-    def grades(self) -> dict[int, str]:
-        """What each grade of a relevant chunk is called; empty where the judge gives none."""
-        return {}
-
-
-class ChatServer(Section):
-    """How a language model behind an OpenAI-compatible server is called, and what it may cost."""
-
-    model: str = Field("", description="its name at the server")
-    key_env: NoRow[str] = Field("", description="environment variable with the server's key; empty: none is sent")
-    timeout: NoRow[float] = Field(120, gt=0, description="seconds until a call counts as failed")
-    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
-    max_in_flight: NoRow[int] = Field(
-        256, gt=0, description="most calls under way at once; fewer where the server wants it"
-    )
-    prompt_price_per_million: NoRow[float] = Field(
-        0, ge=0, description="price of a million prompt tokens, for cost and limit"
-    )
-    completion_price_per_million: NoRow[float] = Field(0, ge=0, description="price of a million completion tokens")
-    spending_limit: NoRow[float | None] = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
-    token_limit: NoRow[int | None] = Field(None, ge=0, description="stop before more tokens are used; null: no limit")
-
-    @model_validator(mode="after")
-    def _limits_what_costs(self) -> Self:
-        if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
-            raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
-        return self
-
-
-class JudgeSettings(MemberSettings):
-    """Who judges, alone or with others, and which human labels check it."""
-
-    depth: Literal["full", "adaptive"] = Field(
-        "full", description="full: every pair of the pool; adaptive: the likeliest first, until `recall` is reached"
-    )
-    recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
-    random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
-    human: NoRow[FilePath[str | None]] = Field(
-        None, min_length=1, description="CSV of human labels: query_id, chunk_id, relevance, and tenant where needed"
-    )
-    panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(
-        (), description="further judges of the same pairs: a list of sections with kind, threshold and the kind's keys"
-    )
-    vote: Literal["majority", "mean"] = Field(
-        "majority", description="of a panel: most labels, or the weighted mean probability against the threshold"
-    )
-    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (), description="of the panel's probabilities, this judge's first; empty: all equal"
-    )
-
-    @model_validator(mode="after")
-    def _panel_can_vote(self) -> Self:
-        if self.weights and (len(self.weights) != 1 + len(self.panel) or not any(self.weights)):
-            raise ValueError(f"weights must name {1 + len(self.panel)} numbers, this judge's first, and one above 0")
-        if any(member.threshold == "fitted" for member in self.panel):
-            raise ValueError("threshold fitted is for the judge itself; give members of the panel a number")
-        if self.threshold == "fitted" and self.human is None:
-            raise ValueError("threshold fitted needs judge.human, a CSV of human labels")
-        if self.threshold == "fitted" and self.panel and self.vote == "majority":
-            raise ValueError("threshold fitted needs judge.vote mean: a majority compares no probability")
-        return self
-
-
-class LabelSettings(Section):
-    """Whose labels the dataset has."""
-
-    human_overrides: bool = Field(
-        False, description="where people labelled a pair (judge.human), their label stands instead of the judge's"
-    )
 
 
 class SplitSettings(Section):

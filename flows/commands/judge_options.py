@@ -7,7 +7,8 @@ from darklode.flows.config import load_settings, overrides
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.judge.kinds.llm import LlmSettings

@@ -12,7 +12,8 @@ from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
-from darklode.schemas.settings import CacheSettings, JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
 from darklode.pipeline.judge.teaching import compared, query_numbers
+from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
-from darklode.schemas.settings import JudgeSettings
 
 CALIBRATE = Stage("calibrate", 1, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 

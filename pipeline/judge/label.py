@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.schemas.settings import LabelSettings
+from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import QRELS
 
 LABEL = Stage("label", 3, ("queries", "pool", "verdicts"), ("qrels",))

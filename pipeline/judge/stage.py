@@ -18,7 +18,7 @@ from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
 from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of, label_counts
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
 JUDGE = Stage("judge", 4, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))

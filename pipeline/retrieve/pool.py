@@ -2,7 +2,7 @@
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import POOL
 
 POOL_STAGE = Stage("pool", 1, ("queries", "rankings"), ("pool",))

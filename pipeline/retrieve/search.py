@@ -23,7 +23,7 @@ from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Factory, Hits, Retriever
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
 
 SEARCH = Stage("search", 2, ("queries", "chunks"), ("rankings",))

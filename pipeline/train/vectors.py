@@ -23,7 +23,8 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.nearest import nearest
 from darklode.pipeline.train.sources import Source
-from darklode.schemas.settings import CacheSettings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]

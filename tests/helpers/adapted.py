@@ -17,7 +17,8 @@ from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.vectors import Base
 from darklode.pipeline.train.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 from helpers.tiny_bert import tiny_bert

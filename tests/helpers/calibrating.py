@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import execute, put
 from helpers.scripted_judge import Said, Script, ScriptedJudge

@@ -9,7 +9,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.search import SEARCH, search
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import CHUNKS, QUERIES
 from helpers.runs import execute, put, read
 

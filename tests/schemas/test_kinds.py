@@ -9,9 +9,11 @@ import pytest
 from pydantic import Field, ValidationError
 
 from darklode.schemas import kinds
+from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import Group, KindSection, OfKind, UnknownKind, kind_of, nearest, section_in
+from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.section import Section
-from darklode.schemas.settings import JUDGES, PLANNERS, RETRIEVERS, JudgeSettings, Settings
+from darklode.schemas.settings import PLANNERS, Settings
 
 
 def test_own_kinds_are_the_files_of_the_folder_and_finding_them_loads_none() -> None:

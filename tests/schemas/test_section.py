@@ -3,8 +3,9 @@ import pickle
 import pytest
 from pydantic import Field
 
+from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.section import Bound, NoRow, Section
-from darklode.schemas.settings import IngestSettings, JudgeSettings, Settings
+from darklode.schemas.settings import IngestSettings, Settings
 
 
 class Inner(Section):

@@ -15,7 +15,7 @@ from darklode.pipeline.base.models.local import (
     own_code,
     repository,
 )
-from darklode.schemas.settings import LocalModel as Settings
+from darklode.schemas.pooling import LocalModel as Settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

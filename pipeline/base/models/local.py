@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import lacks_memory
 from darklode.pipeline.base.remote.endpoint import listens
-from darklode.schemas.settings import LocalModel as Settings
+from darklode.schemas.pooling import LocalModel as Settings
 
 PACKAGE = "package:"
 """Before the import name of an installed package that carries a model."""

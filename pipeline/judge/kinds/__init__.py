@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from darklode.schemas.settings import CacheSettings, JudgeSettings, MemberSettings, Settings
+from darklode.schemas.judging import JudgeSettings, MemberSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables

@@ -23,8 +23,9 @@ from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.places import FolderOrName
+from darklode.schemas.pooling import LocalModel
 from darklode.schemas.section import NoRow
-from darklode.schemas.settings import CacheSettings, LocalModel
+from darklode.schemas.settings import CacheSettings
 
 _BATCHES_AT_ONCE = 8  # handed over, and so kept, together
 _DECIMALS = 4

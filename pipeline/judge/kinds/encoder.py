@@ -12,7 +12,8 @@ from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.kinds import nearest
-from darklode.schemas.settings import CacheSettings, EncoderSettings, Settings
+from darklode.schemas.pooling import EncoderSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 
 class EncoderJudgeSettings(JudgeKind):

@@ -9,9 +9,10 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.schemas.judging import ChatServer
 from darklode.schemas.places import Place
 from darklode.schemas.section import NoRow, Share, holds_secret, host_and_path
-from darklode.schemas.settings import CacheSettings, ChatServer
+from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables

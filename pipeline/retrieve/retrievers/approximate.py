@@ -14,7 +14,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 _BLOCK_ROWS = 1 << 16
 _TRAINING_ROWS = 1 << 18

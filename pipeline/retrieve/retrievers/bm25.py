@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 
 Index = Any
 """A `bm25s.BM25` (untyped) with its scores, by term: `data`, `indices` (chunks) and `indptr`."""

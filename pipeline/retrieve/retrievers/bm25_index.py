@@ -26,7 +26,7 @@ from filelock import FileLock
 from darklode.pipeline.base.artifacts import Store, key_of
 from darklode.pipeline.base.artifacts.store import writing
 from darklode.pipeline.retrieve.retrievers.bm25 import Index, engines
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 
 _VERSION = 1
 _MANIFEST = "manifest.json"

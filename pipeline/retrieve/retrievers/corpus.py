@@ -20,7 +20,7 @@ from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.rank_bm25 import RankBm25
 from darklode.pipeline.retrieve.retrievers.topk import fixed_point
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 
 _BLOCK_CHUNKS = 8_192  # encoded at a time: 10 MB of 300 dimensions
 

@@ -30,7 +30,7 @@ from darklode.pipeline.retrieve.retrievers.topk import (
     score_pairs,
     stack_hits,
 )
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 _CELLS = 1 << 21
 """Scores made at a time: 8 MB stay in a processor's cache or near it."""

@@ -21,7 +21,8 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus, HashedChunks
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.schemas.settings import CacheSettings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 

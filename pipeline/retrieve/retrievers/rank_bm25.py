@@ -15,7 +15,7 @@ from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.retrieve.retrievers.bm25 import DELTA, idf
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.retrieve.retrievers.topk import stack_hits, top_k
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 
 _SMALLEST_K1 = 1e-9  # with k1 0 the package divides 0 by 0 for chunks without the term
 

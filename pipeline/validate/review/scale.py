@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 
 NOT_RELEVANT = "not relevant"
 

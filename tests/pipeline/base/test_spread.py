@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.spread import Pieces, Shard, park, parked
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.search import SEARCH, search
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from helpers.runs import execute, put
 from helpers.searching import ASKED, TWO_TENANTS, Rows, chunks, lists, queries
 

@@ -23,13 +23,9 @@ from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.evaluation import AuditSettings
-from darklode.schemas.settings import (
-    JudgeSettings,
-    LabelSettings,
-    PoolSettings,
-    Settings,
-    TripletSettings,
-)
+from darklode.schemas.judging import JudgeSettings, LabelSettings
+from darklode.schemas.pooling import PoolSettings
+from darklode.schemas.settings import Settings, TripletSettings
 from darklode.schemas.tables import RANKINGS
 from helpers.judge_tables import chunks, queries
 from helpers.runs import execute, put, read

@@ -15,7 +15,8 @@ from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.calibration import BINS, CALIBRATE, calibrate, fitted_thresholds, reliability_curve, wilson
 from darklode.pipeline.report.caveats import caveats
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 from helpers.calibrating import CHUNKS, HEAD, calibrated, full, given_run, likely
 from helpers.runs import execute, read
 from helpers.scripted_judge import UNREADABLE, Said, ScriptedJudge

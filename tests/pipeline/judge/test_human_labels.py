@@ -8,7 +8,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
 from darklode.pipeline.judge.human_labels import STEP
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers.calibrating import HEAD, calibrated, given_run
 from helpers.runs import execute, read
 from helpers.scripted_judge import ScriptedJudge

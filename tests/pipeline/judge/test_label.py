@@ -8,8 +8,9 @@ import pytest
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Run
 from darklode.pipeline.judge import label as module
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
+from darklode.schemas.judging import LabelSettings
 from darklode.schemas.review_tables import HUMAN_LABELS
-from darklode.schemas.settings import LabelSettings, Settings
+from darklode.schemas.settings import Settings
 from darklode.schemas.tables import VERDICTS
 from helpers.judge_tables import pool, queries
 from helpers.runs import execute, put, read

@@ -26,7 +26,7 @@ from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.judge.stage import judge as stage
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers import judge_tables
 from helpers.hash_encoder import content_hash
 from helpers.runs import PYTHONPATH, execute, put
@@ -219,7 +219,7 @@ KILLED = """
 import asyncio, sys, time
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers.scripted_stream import ScriptedStream, by_parity, pairs
 
 def script(pair):

@@ -21,7 +21,8 @@ from darklode.pipeline.judge.panel import NO_PROBABILITY, TIE, Panel, Vote, pair
 from darklode.pipeline.judge.port import REPLIES
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.report.card import card
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 from darklode.schemas.tables import PANEL_VERDICTS
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import execute, put, read

@@ -12,7 +12,7 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import QUERY_BLOCK, REPLIES, Judge, Live
 from darklode.pipeline.judge.stage import JUDGE, judge
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import execute, put, read
 from helpers.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, ScriptedJudge, from_table

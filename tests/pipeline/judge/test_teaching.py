@@ -14,7 +14,7 @@ from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
 from darklode.pipeline.judge.port import Judge, Learner
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.judge.teaching import taught
-from darklode.schemas.settings import JudgeSettings
+from darklode.schemas.judging import JudgeSettings
 from helpers.calibrating import CHUNKS, HEAD, full, given_run
 from helpers.runs import execute, read
 from helpers.scripted_judge import Said, ScriptedJudge

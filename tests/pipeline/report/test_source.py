@@ -7,7 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.source import COMPLETE, MISSING, OLDER, incomplete, source, standing, thresholds
-from darklode.schemas.settings import CardSettings, JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import CardSettings, Settings
 from darklode.schemas.tables import TABLES
 
 QUERY = {"tenant": "a", "query_id": "q", "text": "t", "timestamp": None, "count": 1}

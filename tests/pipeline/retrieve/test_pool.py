@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import darklode.pipeline.retrieve.pool
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
 from helpers.runs import execute, put, read
 

@@ -13,7 +13,7 @@ from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.retrieve.search import RETRIEVAL, SEARCH, retrieval, search
-from darklode.schemas.settings import PoolSettings
+from darklode.schemas.pooling import PoolSettings
 from helpers.runs import execute, put, read
 from helpers.searching import (
     ASKED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from darklode.schemas.settings import EncoderSettings
+from darklode.schemas.pooling import EncoderSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.port import ModelEncoder

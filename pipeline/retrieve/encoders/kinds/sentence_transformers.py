@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.schemas.settings import LocalModel
+from darklode.schemas.pooling import LocalModel
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder

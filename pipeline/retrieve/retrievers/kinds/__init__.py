@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from darklode.schemas.settings import RETRIEVERS, RetrieverSettings, Settings
+from darklode.schemas.pooling import RETRIEVERS, RetrieverSettings
+from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.lsa import TermVectors

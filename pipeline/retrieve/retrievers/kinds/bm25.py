@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
-from darklode.schemas.settings import Bm25Settings, Settings
+from darklode.schemas.pooling import Bm25Settings
+from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.retrievers.corpus import Corpus

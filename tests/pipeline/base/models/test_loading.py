@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.loading import fetch_model, load_model, open_model
-from darklode.schemas.settings import LocalModel
+from darklode.schemas.pooling import LocalModel
 from helpers.minilm import clone
 
 

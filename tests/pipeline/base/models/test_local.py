@@ -17,7 +17,7 @@ from darklode.pipeline.base.models.local import (
     parameters,
     versioned_name,
 )
-from darklode.schemas.settings import LocalModel
+from darklode.schemas.pooling import LocalModel
 from helpers.commands import free_port
 from helpers.minilm import MODEL, clone
 

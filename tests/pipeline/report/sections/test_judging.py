@@ -7,7 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Chart
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.report_runs import figure, parsed, rendered, rows_of, shown, text_of
 from helpers.runs import put, read

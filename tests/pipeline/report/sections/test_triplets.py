@@ -7,7 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.sections import triplets as doubts
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.report_runs import THRESHOLD, figure, key_of, parsed, rendered, shown, text_of

@@ -13,7 +13,7 @@ from darklode.pipeline.retrieve.retrievers import approximate
 from darklode.pipeline.retrieve.retrievers.approximate import Approximate
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 HNSW, IVF = (VectorSettings.model_validate({"device": "cpu", "index": name}) for name in ("hnsw", "ivf"))
 

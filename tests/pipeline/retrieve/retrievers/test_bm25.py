@@ -19,7 +19,7 @@ from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.retrieve.retrievers.bm25 import DELTA, FIXED_SETTINGS, Bm25, best_keys, build_index, score_blocks
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 from helpers.bm25_texts import METHODS, TEXTS, WORDS, random_chunks
 
 EMBEDDED = own_retrievers()

@@ -19,7 +19,7 @@ from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25, Index, build_index
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_key
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 from helpers.bm25_texts import METHODS, random_chunks
 
 CHUNKS = [*random_chunks(300), "", "東京都の天気予報", 'quoted "word" Ünïcode']
@@ -148,7 +148,7 @@ sys.path.insert(0, {root!r})
 import darklode.pipeline.retrieve.retrievers.bm25_index as module
 from darklode.pipeline.retrieve.retrievers.bm25 import build_index
 from darklode.pipeline.base.terms import TermSpace
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 
 left = [int(sys.argv[2])]
 def dying(act):

@@ -15,7 +15,7 @@ from darklode.pipeline.retrieve.retrievers import exact
 from darklode.pipeline.retrieve.retrievers import exact as candidates
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search, product_error, search_cpu
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 from helpers.hash_encoder import content_hash
 from helpers.vectors import KINDS, SEARCHES, cached, made, plain, same
 

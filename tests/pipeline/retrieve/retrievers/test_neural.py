@@ -13,7 +13,7 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import Neural
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.tables import TABLES
 from helpers.hash_encoder import HashEncoder, content_hash
 from helpers.runs import put

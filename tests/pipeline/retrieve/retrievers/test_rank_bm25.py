@@ -16,7 +16,7 @@ from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.rank_bm25 import RankBm25
-from darklode.schemas.settings import Bm25Settings
+from darklode.schemas.pooling import Bm25Settings
 from helpers.bm25_texts import TEXTS, WORDS, random_chunks
 
 AGREEING = ("lucene", "robertson", "atire", "bm25+")

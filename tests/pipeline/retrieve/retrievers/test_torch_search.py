@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 from helpers.vectors import SEARCHES, made, plain, same
 
 torch_search = pytest.importorskip(

@@ -1,7 +1,8 @@
 from pathlib import Path
 
 from darklode.pipeline.validate.review.scale import BINARY, scale_of
-from darklode.schemas.settings import JudgeSettings, Settings
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import Settings
 
 
 def judge(prompt: str) -> JudgeSettings:

@@ -2,7 +2,8 @@
 
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import KIND
-from darklode.schemas.settings import Bm25Settings, Settings
+from darklode.schemas.pooling import Bm25Settings
+from darklode.schemas.settings import Settings
 from helpers.searching import CONNECT, SAYS_CAR, found
 
 
