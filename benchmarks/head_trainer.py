@@ -48,7 +48,7 @@ class Vectors(nn.Module):
         candidates = np.concatenate([self._right[rows], self._wrong[rows].reshape(-1)])
         texts, allowed = torch.from_numpy(self._texts[candidates]), torch.ones(len(rows), len(candidates), dtype=bool)
         adapted = self.head(torch.from_numpy(self._queries[rows]))
-        return info_nce(adapted, texts, torch.arange(len(rows)), allowed, 0.1)
+        return info_nce(adapted, texts, torch.arange(len(rows)), allowed, 0.1).mean()
 
 
 def plainly(batch: int) -> float:

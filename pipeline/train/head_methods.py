@@ -10,9 +10,10 @@ import numpy as np
 
 from darklode.pipeline.train.closed_form import RIDGES, STEPS, solutions
 from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, named
-from darklode.pipeline.train.loop import Course, Tell, steady, trained
+from darklode.pipeline.train.loop import Course, Tell, steady
 from darklode.pipeline.train.methods import SHARES
 from darklode.pipeline.train.negatives import mine
+from darklode.pipeline.train.stack import Trial, trained
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -40,7 +41,8 @@ class TrainedHead:
 
     def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
         """See `Method`."""
-        return trained(task, self._settings, setting, seed, tell)
+        (course,) = trained([Trial(task, setting, seed, tell)], self._settings)
+        return course
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """See `Method`; no query is encoded again."""

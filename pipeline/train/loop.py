@@ -1,8 +1,4 @@
-"""How a trial goes: what happens around its steps, and the loop of heads, the best weights on validation kept.
-
-Heads are not trained by sentence-transformers' trainer: what it does around a head's step costs more than the step does
-(benchmarks/head_trainer.py).
-"""
+"""How a trial goes: what happens around its steps, whoever takes them; the best weights on validation are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from darklode.pipeline.train.heads import LAYERS, Head
 from darklode.pipeline.train.loss import away, divergence, info_nce
 from darklode.pipeline.train.negatives import Negatives, mine
 from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
@@ -109,6 +104,23 @@ class Pupil(Protocol):
         """Copies of what it trains, by name."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What the queries of a step are to tell apart; of several heads at once all have a first dimension more.
+
+    Attributes:
+        base: the queries' vectors by the base, shape (n_queries, dimensions).
+        candidates: vectors, first of each query's positive, shape (n_candidates, dimensions).
+        allowed: which count for which query, shape (n_queries, n_candidates).
+        aim: rows that sum to 1, of the same shape; None: each query's positive alone.
+    """
+
+    base: Floats
+    candidates: Floats
+    allowed: NDArray[np.bool_]
+    aim: Floats | None
+
+
 class Lesson:
     """What a trial does around its steps, whoever takes them: mines, looks, draws batches and weighs answers.
 
@@ -154,6 +166,20 @@ class Lesson:
             spread(vectors),
         )
 
+    def turn(self, pairs: Ints) -> Turn:
+        """What the queries of a batch's pairs are to tell apart; negatives are drawn."""
+        assert self._negatives is not None
+        task, settings = self._task, self._settings
+        query, right = task.pair_query[pairs], task.pair_position[pairs]
+        places = np.tile(np.arange(settings.negatives), (len(pairs), 1))
+        places = self._draws.permuted(places, axis=1)[:, : settings.draw]
+        wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
+        candidates = np.concatenate([right, wrong.reshape(-1)])
+        allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)
+        soft = settings.soft_targets and task.said is not None
+        aim = aims(task.said, query, candidates, allowed) if soft and task.said else None
+        return Turn(task.train.vectors[query], task.frozen.take(np.maximum(candidates, 0)), allowed, aim)
+
     def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
         """The loss of adapted query vectors, among the candidates of a whole batch.
 
@@ -162,54 +188,21 @@ class Lesson:
             pairs: of the batch.
             first: place in the batch of the first adapted vector; another process may hold the others.
         """
-        assert self._negatives is not None
-        task, settings = self._task, self._settings
-        query, right = task.pair_query[pairs], task.pair_position[pairs]
-        places = np.tile(np.arange(settings.negatives), (len(pairs), 1))
-        places = self._draws.permuted(places, axis=1)[:, : settings.draw]
-        wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
-        candidates = np.concatenate([right, wrong.reshape(-1)])
-        rows = slice(first, first + len(adapted))
-        allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)[rows]
-        base = torch.from_numpy(task.train.vectors[query[rows]]).to(adapted.device)
-        vectors = torch.from_numpy(task.frozen.take(np.maximum(candidates, 0))).to(adapted.device)
-        counts = torch.from_numpy(allowed).to(adapted.device)
-        if settings.soft_targets and task.said is not None:
-            aim = torch.from_numpy(aims(task.said, query[rows], candidates, allowed, first)).to(adapted.device)
-            found = divergence(adapted, vectors, aim, counts, settings.temperature)
-        else:
-            target = torch.arange(rows.start, rows.stop, device=adapted.device)
-            found = info_nce(adapted, vectors, target, counts, settings.temperature)
-        return found + settings.anchor * away(adapted, base)
+        return weigh(adapted, self.turn(pairs), self._settings, first).mean()
 
 
-def trained(task: Task, settings: AdaptSettings, rate: float, seed: int, tell: Tell) -> Course:
-    """Train one head; a step reads query vectors and those of its candidates, and no text.
-
-    Args:
-        task: queries, positives and labels.
-        settings: the loss, negatives and steps.
-        rate: the highest learning rate; it falls to 0 along a cosine, without warm-up.
-        seed: of all draws.
-        tell: hears of each look: steps done, and what was seen.
-    """
-    with steady(seed):
-        head, batches = Head(task.frozen.dimensions, LAYERS[settings.method]), Batches(task, settings, seed)
-        lesson = Lesson(task, settings, seed, head, tell)
-        optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.0, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-        step = 0
-        while lesson.goes_on(step):
-            pairs = batches.next()
-            loss = lesson.loss(head(torch.from_numpy(task.train.vectors[task.pair_query[pairs]])), pairs)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(head.parameters(), LONGEST)
-            optimiser.step()
-            schedule.step()
-            lesson.losses.append(loss.detach())
-            step += 1
-    return lesson.course
+def weigh(adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int = 0) -> torch.Tensor:
+    """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions)."""
+    rows = slice(first, first + adapted.shape[-2])
+    base, vectors = (torch.from_numpy(one).to(adapted.device) for one in (turn.base[..., rows, :], turn.candidates))
+    counts = torch.from_numpy(turn.allowed[..., rows, :]).to(adapted.device)
+    if turn.aim is not None:
+        aim = torch.from_numpy(turn.aim[..., rows, :]).to(adapted.device)
+        found = divergence(adapted, vectors, aim, counts, settings.temperature)
+    else:
+        target = torch.arange(rows.start, rows.stop, device=adapted.device)
+        found = info_nce(adapted, vectors, target, counts, settings.temperature)
+    return found + settings.anchor * away(adapted, base)
 
 
 def spread(vectors: Floats) -> float:
@@ -270,18 +263,17 @@ def _places(known: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
     return np.repeat(row, high - low), order[spans(low, high)]
 
 
-def aims(said: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_], first: int) -> Floats:
+def aims(said: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_]) -> Floats:
     """The judge's probabilities of each query's candidates, which sum to 1; a positive that has none counts 1.
 
     Args:
         said: what the judge said.
         query: of each row.
-        candidates: positions, -1 where one lacks.
+        candidates: positions, first of each query's positive; -1 where one lacks.
         allowed: which count, shape (n_queries, n_candidates).
-        first: place among the candidates of the first query's positive; those of the others follow.
     """
     found = said.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
     rows = np.arange(len(query))
-    found[rows, first + rows] = np.nan_to_num(found[rows, first + rows], nan=1.0)
+    found[rows, rows] = np.nan_to_num(found[rows, rows], nan=1.0)
     found = np.where(allowed, np.nan_to_num(found, nan=0.0), np.float32(0))
     return np.asarray(found / found.sum(axis=1, keepdims=True), np.float32)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN = Stage("adaptation_trials", 3, READS, ("training_log", "adaptation_trials", "adapter_weights"))
+TRAIN = Stage("adaptation_trials", 4, READS, ("training_log", "adaptation_trials", "adapter_weights"))
 
 NO_VALIDATION = "no validation query has a positive: nothing can be chosen; build or mine with more queries"
 

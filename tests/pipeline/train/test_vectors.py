@@ -11,8 +11,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.train import vectors as vectors_module
-from darklode.pipeline.train.loop import trained
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.stack import Trial, trained
 from darklode.pipeline.train.task import Task
 from darklode.pipeline.train.vectors import spans
 from darklode.schemas.adaptation import AdaptSettings
@@ -60,7 +60,9 @@ def test_the_order_in_which_a_cache_was_filled_changes_no_byte_of_training(adapt
         cache.append(id_, hashes.take(pa.array(part)), vectors[part])
     other = replace(adapted.base, cache=kept.model_copy(update={"root": str(tmp_path)}))
     ones, others = (
-        trained(Task.of(tables, base.open(tables), same_document=False), SHORT, 3e-3, 1, lambda *_: None).best
+        trained([Trial(Task.of(tables, base.open(tables), same_document=False), 3e-3, 1, lambda *_: None)], SHORT)[
+            0
+        ].best
         for base in (adapted.base, other)
     )
     assert any(values.any() for values in ones.values())
