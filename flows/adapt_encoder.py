@@ -28,6 +28,9 @@ from darklode.pipeline.train.verdict import VERDICT, demand_lift, verdict
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
 
+STAGES = (PAIRS, HEADROOM_STAGE, TRAIN, TESTED, EVALUATE, VERDICT)
+"""In data order."""
+
 
 def adapt_encoder(
     runs: Sequence[str],
@@ -129,7 +132,8 @@ def place(out: str) -> Run:
 
 
 def hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None:
-    """Write the folder that one takes home, the card and the views."""
+    """Write the folder that one takes home, the card, the views and the report."""
+    from darklode.flows.jobs import write_report
     from darklode.pipeline.train.card import card
     from darklode.pipeline.train.folder import save
     from darklode.pipeline.train.identity import record
@@ -140,4 +144,5 @@ def hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)
+    write_report(run)
     executor().show(run, text.decode)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -20,6 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from darklode.flows.reporting import summary
 
@@ -40,6 +41,17 @@ WIDE = 100
 UNPRINTABLE = {"Cc", "Cs"}  # control characters, and the halves of characters that no encoding can hold
 
 
+class _NotesBelow(Progress):
+    """Bars whose notes stand below them, where a terminal has room for a whole sentence."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bars, then what is said of each."""
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if task.fields["note"]:
+                yield Text.from_markup(f"  {task.fields['note']}", style="dim")
+
+
 class Bars:
     """One progress bar per stage, with counts and time left."""
 
@@ -50,9 +62,8 @@ class Bars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
         )
-        self._progress = Progress(*columns, console=console, transient=True)
+        self._progress = _NotesBelow(*columns, console=console, transient=True)
         self._task: TaskID | None = None
 
     def start(self, stage: str, reason: str) -> None:

@@ -1,7 +1,10 @@
-"""The stages of a run, whichever job makes it."""
+"""The stages of a run, whichever job makes it, and the page on it."""
 
-from darklode.flows.runs import Recorded
+from collections.abc import Mapping
+
+from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, Step
+from darklode.schemas.settings import Settings
 
 
 def steps_of(run: Run, made: Recorded) -> list[Step]:
@@ -13,3 +16,36 @@ def steps_of(run: Run, made: Recorded) -> list[Step]:
     from darklode.flows import build_benchmark
 
     return build_benchmark.steps(made.inputs["docs"], made.inputs["queries"], made.settings)
+
+
+def write_report(run: Run) -> str:
+    """Write the page on a run, or on an adapted encoder, complete or not; returns where it lies.
+
+    Raises:
+        ArtifactError: the folder holds neither.
+    """
+    from darklode.pipeline.report.page import FILE, page
+    from darklode.pipeline.report.source import source
+
+    settings, stages = _adapted(run) if ADAPTED in noted(run) else _made(run)
+    with source(run, settings, stages) as given:
+        run.store.write(FILE, page(given))
+    return f"{run.store.url}/{FILE}"
+
+
+def _made(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+    from darklode.flows.steps import stages
+
+    made = recorded(run)
+    return made.settings, stages(steps_of(run, made))
+
+
+def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+    """Of `adapt compare` no stage is asked for: what stands is shown."""
+    from darklode.flows.adapt_encoder import STAGES
+    from darklode.flows.config import recorded_settings
+    from darklode.pipeline.train.compare import COMPARED
+
+    compared = run.manifest(COMPARED) is not None
+    settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
+    return settings, {} if compared else {stage.name: True for stage in STAGES}

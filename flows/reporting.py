@@ -135,6 +135,7 @@ def reporting(to: Reporter) -> Iterator[None]:
 
 
 CALLED = {
+    "adapter_verdict": "verdict",
     "audit_overlap": "overlaps of two retrievers",
     "audit_retrievers": "figures of retrievers",
     "calibration": "comparisons with people",

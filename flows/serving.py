@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapted import AdaptedBuilder
 from darklode.pipeline.serve.check import Check
 from darklode.pipeline.serve.index import Index
-from darklode.pipeline.serve.swap import ORDER, PAGE, SWAP_STAGE, Swapped, page, swap
+from darklode.pipeline.serve.swap import ORDER, SWAP_STAGE, swap
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import Settings
@@ -151,19 +150,23 @@ def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSetti
     return encoder
 
 
-@contextmanager
-def swapping(adapter: str, index: str, file: Path | None) -> Iterator[Swapped]:
-    """What an adapter changes for live queries; the table and the page lie beside it, and stand where nothing changed.
+def swapped(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:
+    """What an adapter changes for live queries; the table lies beside it, and stands where nothing changed.
 
     Args:
         adapter: its folder.
         index: the run that is searched.
         file: of live queries; None: the run's own.
 
+    Returns:
+        Rows of `swap`, the most changed first, and where the report is that shows them.
+
     Raises:
         ArtifactError: there is no query.
         DoesNotFit: as for `checking`.
     """
+    from darklode.flows.jobs import write_report
+
     found, run = Adapter.open(adapter), Run(adapter)
     with run.lock(), open_index(index, None, [found]) as (opened, made):
         live = _from_file(file, made.settings, opened.tenant) if file else _of_run(opened)
@@ -174,12 +177,9 @@ def swapping(adapter: str, index: str, file: Path | None) -> Iterator[Swapped]:
         texts = key_of(live["query"].to_pylist(), live["searches"].to_pylist())
         inputs = {"the adapter": found.facts["weights"], "the texts": opened.texts.digest, "the queries": texts}
         plan = run.plan(SWAP_STAGE, {}, inputs)
-        swapped = Swapped(pa.table({}), opened, f"{run.store.url}/{PAGE}")
         if not plan.stands:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        swapped = replace(swapped, rows=run.tables("swap").read("swap").sort_by(ORDER))
-        run.store.write(PAGE, page(swapped, run.store.url.rsplit("/", 1)[-1]))
-        yield swapped
+        return run.tables("swap").read("swap").sort_by(ORDER), write_report(run)
 
 
 LOG = """

@@ -219,6 +219,8 @@ SWAP = Table(
             field("overlap", pa.int32(), "texts in both lists"),
             field("base_ids", pa.list_(pa.string()), "text_ids that the base finds, best first, at most ten"),
             field("adapted_ids", pa.list_(pa.string()), "text_ids that the adapted encoder finds"),
+            field("base_titles", pa.list_(pa.string()), "their titles, or doc_ids where there is none"),
+            field("adapted_titles", pa.list_(pa.string()), "the same of adapted_ids"),
         ]
     ),
 )

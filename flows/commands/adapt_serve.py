@@ -41,12 +41,13 @@ def swap(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which live queries change their first ten most, without labels; writes swap.md beside the adapter."""
+    """Show which live queries change their first ten most, without labels; a section of the adapter's report."""
     from darklode.flows import serving
     from darklode.flows.answer import answering
-    from darklode.pipeline.serve import swap as swapped
+    from darklode.pipeline.serve.swap import distribution, most, sentence
 
-    with serving.swapping(adapter, index, queries) as found, answering(as_json) as answer:
-        answer.table("overlap", swapped.distribution(found.rows), "Texts of the first ten that stay")
-        answer.table("queries", swapped.most(found, SHOWN), "Queries that change most", "No query changes.")
-        answer.say(f"{swapped.sentence(found.rows)} All of them: {found.page}")
+    rows, page = serving.swapped(adapter, index, queries)
+    with answering(as_json) as answer:
+        answer.table("overlap", distribution(rows), "Texts of the first ten that stay")
+        answer.table("queries", most(rows, SHOWN), "Queries that change most", "No query changes.")
+        answer.say(f"{sentence(rows)} All of it: {page}")

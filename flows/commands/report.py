@@ -17,18 +17,12 @@ def report(
     run: RunArgument,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
-    """Write RUN/report.html: a run as one page, complete or not."""
-    from darklode.flows.jobs import steps_of
-    from darklode.flows.runs import recorded
-    from darklode.flows.steps import stages
-    from darklode.pipeline.report.page import FILE, page
-    from darklode.pipeline.report.source import source
+    """Write RUN/report.html: a run, or an adapted encoder, as one page, complete or not."""
+    from darklode.flows.jobs import write_report
+    from darklode.pipeline.report.page import FILE
 
     there = Run(run)
-    made = recorded(there)
-    with source(there, made.settings, stages(steps_of(there, made))) as given:
-        there.store.write(FILE, page(given))
-    console.print(f"{printable(there.store.url)}/{FILE}", soft_wrap=True)
+    console.print(printable(write_report(there)), soft_wrap=True)
     if open_browser:
         _open(there, FILE)
 

@@ -7,7 +7,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Column, Dot, Multiples, Row, Rule
+from darklode.pipeline.report.drawing import (
+    Axis,
+    AxisScale,
+    Bar,
+    Chart,
+    Column,
+    Curve,
+    CurvePoint,
+    Curves,
+    Dot,
+    Multiples,
+    Row,
+    Rule,
+)
 from darklode.pipeline.report.numbers import number, share
 from darklode.pipeline.report.source import Source
 
@@ -117,13 +130,14 @@ class Whisker:
     tone: str = ""
 
 
-def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Chart:
-    """A row for each estimate, on one axis that need not begin at 0."""
-    scale = _around(estimates)
+def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "", zero: str = "") -> Chart:
+    """A row for each estimate, on one axis that need not begin at 0 unless `zero` says what lies there."""
+    scale = _around(estimates, zero=bool(zero))
     groups = [None, *(one.group for one in estimates)]
     headed = zip(groups, estimates, strict=False)
-    rows = [_whisker(one, scale, tone, one.group if one.group != before else "") for before, one in headed]
-    return Chart(rows, scale.axis("", 4), title=title, note=note)
+    rows = [_whisker(one, scale, tone, one.group if one.group != before else "", zero) for before, one in headed]
+    rules = [Rule(scale.at(0), zero)] if zero else []
+    return Chart(rows, scale.axis("", 4), title=title, note=note, rules=rules)
 
 
 def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Multiples:
@@ -136,19 +150,52 @@ def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: st
     return Multiples(charts, title, note)
 
 
-def _around(estimates: Sequence[Whisker]) -> AxisScale:
-    return AxisScale.around(min(one.low for one in estimates), max(one.high for one in estimates), LEAST_SPAN)
+def _around(estimates: Sequence[Whisker], *, zero: bool = False) -> AxisScale:
+    ends = [end for one in estimates for end in (one.low, one.high)] + [0.0] * zero
+    return AxisScale.around(min(ends), max(ends), LEAST_SPAN)
 
 
-def _whisker(one: Whisker, scale: AxisScale, tone: str, group: str = "") -> Row:
-    decimals = 4 if scale.high - scale.low < 0.05 else 3
+def _whisker(one: Whisker, scale: AxisScale, tone: str, group: str = "", zero: str = "") -> Row:
+    digits = f"{'+' if zero else ''}.{4 if scale.high - scale.low < 0.05 else 3}f"
     dot = Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), one.tone or tone, _tip(one))
-    return Row(one.label, [dot], f"{one.middle:.{decimals}f}", group=group)
+    return Row(one.label, [dot], f"{one.middle:{digits}}", group=group)
 
 
 def _tip(one: Whisker) -> str:
     interval = f", 95 % interval {one.low:.4f} to {one.high:.4f}" if one.low < one.high else ""
     return f"{one.middle:.4f}{interval}, {one.of}"
+
+
+TONES = ("a", "b", "c", "d", "faint")
+
+
+def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curves:
+    """A curve for each trial, where its value is known; those of one setting have one tone.
+
+    Args:
+        table: a row a point, trial by trial: setting, trial, both columns, and kept: whether it is the one that counts.
+        along: the column to the right, and what it is.
+        y: the column upwards.
+        title: what the values are.
+    """
+    x, said = along
+    rows = [row for row in table.to_pylist() if row[y] is not None]
+    across = AxisScale.up_to(max((row[x] for row in rows), default=1))
+    values = [row[y] for row in rows] or [0.0]
+    upward = AxisScale.around(min(values), max(values), LEAST_SPAN)
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    tones = {one: TONES[min(place, len(TONES) - 1)] for place, one in enumerate(settings)}
+    drawn = []
+    for _, same in groupby(rows, lambda row: row["trial"]):
+        mine = list(same)
+        points = [CurvePoint(across.at(row[x]), upward.at(row[y]), _place(row, x, y), row["kept"]) for row in mine]
+        drawn.append(Curve(points, tones[mine[0]["setting"]]))
+    legend = [(tone, one) for one, tone in tones.items()] if len(settings) > 1 else []
+    return Curves(drawn, across.axis(said, 4), upward.axis("", 4), title, legend)
+
+
+def _place(row: Mapping[str, Any], x: str, y: str) -> str:
+    return f"{row['setting']}, {x} {number(row[x])}: {row[y]:.4f}{', kept' if row['kept'] else ''}"
 
 
 MEASURES = {"exposures": "faint", "clicks": "a", "queries": "c", "new_queries": "b"}

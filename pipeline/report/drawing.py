@@ -135,6 +135,36 @@ class Square:
 
 
 @dataclass(frozen=True)
+class CurvePoint:
+    """A value along a curve, in percent to the right and upwards; `kept`: it is the one that counts."""
+
+    x: float
+    y: float
+    tip: str
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values in their order, joined by a line."""
+
+    points: Sequence[CurvePoint]
+    tone: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves above one axis, beside another; `legend` names the tones."""
+
+    curves: Sequence[Curve]
+    across: Axis
+    upward: Axis
+    title: str
+    legend: Sequence[tuple[str, str]] = ()
+    kind: str = "curves"
+
+
+@dataclass(frozen=True)
 class Multiples:
     """Small drawings of one kind side by side, such as one a tenant; they share a scale. `note` is what is left out."""
 
@@ -191,7 +221,7 @@ class Quotes:
     kind: str = "quotes"
 
 
-Drawing = Chart | Matrix | Square | Multiples | Facts | Quotes
+Drawing = Chart | Matrix | Square | Curves | Multiples | Facts | Quotes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.report.figure import FigureSection, FilledFigure
-from darklode.pipeline.report.page import header
+from darklode.pipeline.report.head import header
 from darklode.pipeline.report.source import Source
 
 SHOWN = (

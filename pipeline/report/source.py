@@ -26,6 +26,7 @@ class Source:
         settings: in force.
         manifests: of the complete stages, by stage.
         mined: whether it is made from a search log.
+        adapted: what a query encoder was adapted from, in words; empty of a run.
         units: units on disk of stages that are not complete, by stage.
         stages: of the job that makes the run, in data order, and whether the settings ask for each.
     """
@@ -36,6 +37,7 @@ class Source:
     settings: Settings
     manifests: dict[str, Manifest]
     mined: bool
+    adapted: str
     units: dict[str, int]
     stages: Mapping[str, bool]
 
@@ -51,7 +53,9 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
     """
     manifests = run.manifests()
     written = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
-    mined = "impressions" in written or "logs" in json.loads(run.store.read("inputs.json") or b"{}")
+    noted = json.loads(run.store.read("inputs.json") or b"{}")
+    mined = "impressions" in written or "logs" in noted
+    adapted = f"{noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
     units = {name: len(run.store.sizes(f"progress/{name}")) for name in run.store.folders("progress")}
     with all_tables(run).opened() as tables:
         yield Source(
@@ -61,6 +65,7 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
             settings,
             manifests,
             mined,
+            adapted,
             {name: count for name, count in units.items() if count and name not in manifests},
             stages,
         )

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
-from darklode.pipeline.base.card import cell, markdown
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.pipeline.serve.index import Index
 from darklode.schemas.adaptation_tables import SWAP
 
-SWAP_STAGE = Stage("swap", 1, (), (SWAP.name,))
+SWAP_STAGE = Stage("swap", 2, (), (SWAP.name,))
 
-DEPTH = 10
-LISTED = 50
-"""Queries of the page."""
-
-PAGE = "swap.md"
-
+DEPTH, NAMED = 10, 3
 ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
-
-
-@dataclass(frozen=True)
-class Swapped:
-    """What was found.
-
-    Attributes:
-        rows: of `swap`.
-        index: where, for titles.
-        page: where the page is.
-    """
-
-    rows: pa.Table
-    index: Index
-    page: str
 
 
 def swap(live: pa.Table, output: Output, *, index: Index, base: Factory, adapted: Factory) -> None:
@@ -75,6 +54,7 @@ def _compared(live: pa.Table, index: Index, base: Factory, adapted: Factory) -> 
             "overlap": pa.array(both, pa.int32()),
             "base_ids": lists["base"],
             "adapted_ids": lists["adapted"],
+            **{f"{name}_titles": _titles(index, ids) for name, ids in lists.items()},
         }
     )
 
@@ -84,6 +64,13 @@ def _lists(found: pa.Table, queries: int) -> pa.ListArray:
     counts = np.bincount(found["query"].to_numpy(), minlength=queries)
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, found["text_id"].combine_chunks())
+
+
+def _titles(index: Index, lists: pa.ListArray) -> pa.ListArray:
+    """The titles of listed texts, or their documents' ids."""
+    words = index.words(pc.unique(lists.values).to_pylist())
+    titles = pa.array([words[one]["title"] or words[one]["doc_id"] for one in lists.values.to_pylist()], pa.string())
+    return pa.ListArray.from_arrays(lists.offsets, titles)
 
 
 def distribution(rows: pa.Table) -> pa.Table:
@@ -100,26 +87,21 @@ def sentence(rows: pa.Table) -> str:
     return f"{n:,} queries: {changed:,} change a text of their first ten; {mean:.1f} of 10 stay on average."
 
 
-def most(found: Swapped, queries: int) -> pa.Table:
+def most(rows: pa.Table, queries: int) -> pa.Table:
     """The queries that change most, with what goes and what comes, by titles, each three at most."""
-    rows = found.rows.filter(pc.less(found.rows["overlap"], DEPTH)).slice(0, queries).to_pylist()
-    words = found.index.words(sorted({one for row in rows for one in row["base_ids"] + row["adapted_ids"]}))
-    titles = {name: row["title"] or row["doc_id"] for name, row in words.items()}
-
-    def named(ids: Sequence[str]) -> str:
-        return "; ".join(dict.fromkeys(titles[one] for one in ids)) or "nothing"
-
+    changed = rows.filter(pc.less(rows["overlap"], DEPTH)).slice(0, queries).to_pylist()
     said = [
-        {
-            "query": row["query"],
-            "searches": row["searches"],
-            "overlap": row["overlap"],
-            "goes": named([one for one in row["base_ids"] if one not in row["adapted_ids"]][:3]),
-            "comes": named([one for one in row["adapted_ids"] if one not in row["base_ids"]][:3]),
-        }
-        for row in rows
+        {name: row[name] for name in ("query", "searches", "overlap")}
+        | {"goes": _only(row, "base", "adapted"), "comes": _only(row, "adapted", "base")}
+        for row in changed
     ]
     return pa.Table.from_pylist(said, CHANGES)
+
+
+def _only(row: Mapping[str, Any], mine: str, other: str) -> str:
+    found = zip(row[f"{mine}_ids"], row[f"{mine}_titles"], strict=True)
+    titles = [title for one, title in found if one not in row[f"{other}_ids"]]
+    return "; ".join(dict.fromkeys(titles[:NAMED])) or "nothing"
 
 
 CHANGES = pa.schema(
@@ -131,18 +113,3 @@ CHANGES = pa.schema(
         ("comes", pa.string()),
     ]
 )
-
-
-def page(found: Swapped, adapter: str) -> bytes:
-    """The same as Markdown, with the queries that change most."""
-    parts = [
-        f"# What {cell(adapter)} changes",
-        f"Of {cell(found.index.source.run.store.url)}, tenant {cell(found.index.tenant)}: {sentence(found.rows)}",
-        "Overlap is how many of the base's first ten texts are among the adapted encoder's. It says what changes, not "
-        "what gets better: read both lists.",
-        "## How much stays",
-        markdown(distribution(found.rows)),
-        "## Queries that change most",
-        markdown(most(found, LISTED)),
-    ]
-    return ("\n\n".join(parts) + "\n").encode()

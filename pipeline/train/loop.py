@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.train.loss import away, divergence, info_nce
 from darklode.pipeline.train.negatives import Negatives, mine
 from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
+from darklode.pipeline.train.telling import told
 from darklode.pipeline.train.vectors import Floats, Ints, spans
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
@@ -149,7 +150,7 @@ class Lesson:
         if step % LOOK == 0 or last:
             look = self._look(step)
             self.course.add(look, self._pupil)
-            self._tell(step, f"loss {look.loss or 0:.3f}, validation {look.validation:.4f}, spread {look.spread:.3f}")
+            self._tell(step, told(self.course.looks))
             self.losses = []
         return not last and self.course.stopped is None
 

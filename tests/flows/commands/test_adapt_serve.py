@@ -27,7 +27,7 @@ def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path:
     shown = call("adapt", "swap", adapter, "--index", shipped / "run")
     assert (shown.code, shown.err) == (0, "")
     assert "67 queries: " in shown.out
-    assert "Queries that change most" in (adapter / "swap.md").read_text()
+    assert "Queries that change most" in (adapter / "report.html").read_text()
     manifest = (adapter / "manifests" / "swap.json").read_bytes()
     assert call("adapt", "swap", adapter, "--index", shipped / "run").code == 0
     assert (adapter / "manifests" / "swap.json").read_bytes() == manifest

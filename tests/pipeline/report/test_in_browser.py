@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from darklode.pipeline.base.artifacts import Run
+from helpers.adapted import adapted_tables
 from helpers.finished_run import finished_run
 from helpers.report_runs import hostile_run, random_run, rendered, rewrite
 from helpers.small_log import mine, random_log
@@ -27,7 +28,7 @@ class Visit:
         self.page.goto(file.as_uri())
 
 
-@pytest.fixture(scope="module", params=["finished", "hostile", "random", "mined", "empty"])
+@pytest.fixture(scope="module", params=["finished", "hostile", "random", "mined", "adapted", "empty"])
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a run of each kind."""
     run = Run(str(tmp_path_factory.mktemp("reports") / request.param))
@@ -39,6 +40,8 @@ def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         random_run(run.store.url, 11, judge_id="embedded-1:" + "0123456789abcdef" * 12)
     elif request.param == "mined":
         mine(run, random_log(7))
+    elif request.param == "adapted":
+        adapted_tables(run)
     return written(run)
 
 
