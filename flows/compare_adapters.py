@@ -15,8 +15,8 @@ from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.train.compare import COMPARED, compare
-from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, page
+from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, labels_told, page
+from darklode.pipeline.train.contest import COMPARED, compare
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS, Method
@@ -66,6 +66,8 @@ def compare_adapters(
         text = page(run, list(runs))
         run.store.write(PAGE, text)
         run.store.write("views.sql", views_sql(run).encode())
+        for sentence in labels_told(run):
+            reporter().say(sentence)
         reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
         executor().show(run, text.decode)
     return f"The comparison is in {run.store.path(PAGE)}"

@@ -44,7 +44,7 @@ def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     """Of `adapt compare` no stage is asked for: what stands is shown."""
     from darklode.flows.adapt_encoder import STAGES
     from darklode.flows.config import recorded_settings
-    from darklode.pipeline.train.compare import COMPARED
+    from darklode.pipeline.train.contest import COMPARED
 
     compared = run.manifest(COMPARED) is not None
     settings = recorded_settings(run.store.read(SETTINGS) or b"{}")

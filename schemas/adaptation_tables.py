@@ -66,7 +66,7 @@ ADAPTATION_TEXTS = Table(
 HEADROOM = Table(
     "headroom",
     ("system", "measure"),
-    "what adapting could gain at most, on the validation queries",
+    "what adapting could gain at most, on the queries that settings are chosen on",
     pa.schema(
         [
             field(
@@ -90,7 +90,11 @@ TRAINING_LOG = Table(
             TRIAL,
             field("step", pa.int32(), "steps done; 0: the base itself"),
             field("loss", pa.float64(), "mean since the row before; null before the first step", null=True),
-            field("validation", pa.float64(), "nDCG@10 on the validation queries"),
+            field(
+                "validation",
+                pa.float64(),
+                "nDCG@10 on the validation queries; in cross-validation all numbers are means over the folds",
+            ),
             field(
                 "replaced",
                 pa.float64(),
@@ -107,14 +111,21 @@ TRAINING_LOG = Table(
 ADAPTATION_TRIALS = Table(
     "adaptation_trials",
     ("trial", "share"),
-    "what was tried, and what it reached on the validation queries",
+    "what was tried, and what it reached on the queries that settings are chosen on",
     pa.schema(
         [
             TRIAL,
             field("setting", pa.string(), "learning rate, or ridge of the closed form"),
             field("share", pa.float64(), "of the way from the base's weights to the trained ones; 0: the base itself"),
             field("step", pa.int32(), "the step whose weights were kept"),
-            field("validation", pa.float64(), "nDCG@10 on the validation queries"),
+            field("validation", pa.float64(), "nDCG@10 on the queries that settings are chosen on"),
+            field("queries", pa.int64(), "how many they are"),
+            field(
+                "folds",
+                pa.int32(),
+                "of the cross-validation over clusters of train and validation queries; null: the validation queries",
+                null=True,
+            ),
             field("stopped", pa.string(), "why it ended before its last step", null=True),
         ]
     ),
@@ -123,8 +134,8 @@ ADAPTATION_TRIALS = Table(
 ADAPTER_WEIGHTS = Table(
     "adapter_weights",
     ("trial", "tensor", "row"),
-    "what each trial trained: of a head what it adds to the query vector (all 0 in its last layer is the base), of an "
-    "encoder its own tensors",
+    "what each trial trained (in cross-validation the chosen one alone, on all train queries): of a head what it adds "
+    "to the query vector (all 0 in its last layer is the base), of an encoder its own tensors",
     pa.schema(
         [
             TRIAL,
@@ -155,6 +166,7 @@ ADAPTER_VERDICT = Table(
             field("setting", pa.string(), "learning rate or ridge that validation chose"),
             field("share", pa.float64(), "of the way to the trained weights that validation chose"),
             field("validation_queries", pa.int64(), "queries that it was chosen on"),
+            field("folds", pa.int32(), "by cross-validation over so many folds; null: validation queries", null=True),
         ]
     ),
 )

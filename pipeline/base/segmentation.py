@@ -1,4 +1,4 @@
-"""Where words end in scripts that are written without spaces: Chinese, Japanese, Thai, Lao, Khmer and Myanmar.
+"""Where sentences end, and words in scripts without spaces: Chinese, Japanese, Thai, Lao, Khmer and Myanmar.
 
 The boundaries are those of Unicode Standard Annex 29 with ICU's dictionaries.
 """
@@ -36,6 +36,13 @@ def count_words(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     What holds no letter and no digit is no word.
     """
     return pc.cast(pc.count_substring_regex(spaced_column(texts), r"\S*[\pL\pN]\S*"), pa.int32())
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, stripped; none is empty."""
+    from icu4py.breakers import SentenceBreaker
+
+    return [one for one in (part.strip() for part in SentenceBreaker(text, "root")) if one]
 
 
 def _words(run: re.Match[str]) -> str:

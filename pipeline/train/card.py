@@ -16,7 +16,7 @@ from darklode.pipeline.train.adapter import FOLDER
 from darklode.pipeline.train.folder import recorded_difference
 from darklode.pipeline.train.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.tested import TESTED
-from darklode.pipeline.train.verdict import read_verdict
+from darklode.pipeline.train.verdict import chosen_on, read_verdict
 from darklode.schemas.settings import Settings
 
 PARTS = """\
@@ -76,8 +76,8 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
-        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_trained(tables):,} numbers, chosen on "
-        f"{row['validation_queries']:,} validation queries: {_setting(method)} {cell(row['setting'])}, "
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_trained(tables):,} numbers, chosen "
+        f"{chosen_on(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were asked {_asked(run)}.",
         f"Learned from: {', '.join(f'`{cell(one)}`' for one in sources)}.",
     ]
@@ -98,8 +98,12 @@ def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     yield "Adapted less base", tables.sql(PAIRS), PARTS
     yield "What each reaches", tables.sql(SYSTEMS), "`ceiling` is what a perfect list reaches."
     yield "What it learned from", tables.sql(LEARNED), ""
-    yield "What could be gained", tables.read("headroom"), "On the validation queries, before training."
-    yield "What was tried", tables.sql(TRIALS), "`share` of the way from the base, which is 0; nDCG@10 on validation."
+    yield "What could be gained", tables.read("headroom"), "On the queries to choose on, before training."
+    yield (
+        "What was tried",
+        tables.sql(TRIALS),
+        "`share` of the way from the base, which is 0; nDCG@10 on the queries to choose on.",
+    )
     yield "How it went", tables.sql(COURSE), ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,11 @@ from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.measures import Floats, ceilings
 from darklode.pipeline.evaluate.paired import Chance, Difference, compared, holm
 from darklode.pipeline.evaluate.stage import JUDGED, Questions
-from darklode.pipeline.train.compare import COMPARED
-from darklode.pipeline.train.rivals import SHUFFLED
+from darklode.pipeline.train.contest import COMPARED
+from darklode.pipeline.train.rivals import BM25, CLOZE, SHUFFLED
 from darklode.pipeline.train.tested import LABELS, MEASURES
 from darklode.pipeline.train.verdict import DECIDES
+from darklode.schemas.adaptation import Method
 from darklode.schemas.adaptation_tables import COMPARISON
 from darklode.schemas.evaluation import EvaluateSettings
 
@@ -32,12 +33,12 @@ SUMMED = Stage(
 PAGE = "comparison.md"
 
 READING = """\
-Each system was chosen on the validation queries, and asked once for each seed: means over seeds by query first. `low`
+Each system was chosen as `adapt` chooses, and asked once for each seed: means over seeds by query first. `low`
 and `high` bound what it has more than the base (95 %, over clusters of queries), `p_holm` is corrected for all systems
-and measures of a part. `chosen: base` is a system that validation did not prefer to the base. A lift that
+and measures of a part. `chosen: base` is a system that was not preferred to the base. A lift that
 shuffled labels have, too, does not come from the labels: `over_shuffled` is what is left of it. Judged@10 is the share
 of the first ten that has a label: what has none counts as not relevant. Seconds are the processor's, choice included;
-`peak_mb` is the most that the process had held until then."""
+`peak_mb` is the most memory beyond what the process held before (Linux)."""
 
 BY_SYSTEM = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
@@ -51,6 +52,14 @@ BY_SYSTEM = """
            max(seeds) AS seeds, max(queries) AS queries
     FROM comparison WHERE part = $part GROUP BY system ORDER BY "nDCG@10" DESC, system
 """
+
+METHODS = get_args(Method)
+
+CONTROLS = {
+    SHUFFLED: ("the same positives, each at some other query, give", "needs no labels"),
+    CLOZE: ("sentences that ask for their own texts give", "comes without labelling"),
+    BM25: ("each query's first text by BM25 gives", "comes without labelling"),
+}
 
 Row = dict[str, Any]
 
@@ -136,6 +145,29 @@ def by_system(run: Run, part: str) -> pa.Table:
         return connection.sql(BY_SYSTEM, params={"part": part}).to_arrow_table()
 
 
+def labels_told(run: Run) -> list[str]:
+    """What of the lift on the deciding queries comes from labels, in a sentence each."""
+    rows = {row["system"]: row for row in by_system(run, deciding(run)).to_pylist()}
+    found = []
+    for name, (said, worth) in CONTROLS.items():
+        for control, row in rows.items():
+            method = control.removesuffix(name)
+            if control.endswith(name) and method in rows and row["low"] is not None:
+                of = f"{row['difference']:+.3f} of {method}'s {rows[method]['difference']:+.3f}"
+                gains = f"{of} {worth}" if row["low"] > 0 else f"{method} is not seen to gain"
+                found.append(f"{gains}: {said} {_between(row['difference'], row['low'], row['high'])}.")
+    for name, row in rows.items():
+        if name in METHODS and row["over_low"] is not None:
+            over = _between(row["over_shuffled"], row["over_low"], row["over_high"])
+            sure = "is worth" if row["over_low"] > 0 else "is not shown to be worth anything"
+            found.append(f"What {name} learns from the labels {sure}: {over} over shuffled ones.")
+    return found
+
+
+def _between(mean: float, low: float, high: float) -> str:
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
 def deciding(run: Run) -> str:
     """The part of the test queries that a claim may rest on."""
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
@@ -160,4 +192,6 @@ def page(run: Run, sources: list[str]) -> bytes:
     ]
     tables.append(("What it took", efforts(run), ""))
     named = ", ".join(f"`{cell(one)}`" for one in sources)
-    return document(["# Ways to adapt, compared", f"Learned from: {named}.", READING], tables, []).encode()
+    told = "\n".join(f"- {one}" for one in labels_told(run))
+    head = ["# Ways to adapt, compared", f"Learned from: {named}.", READING, *([told] if told else [])]
+    return document(head, tables, []).encode()

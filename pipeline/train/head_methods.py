@@ -73,7 +73,7 @@ class ClosedForm(TrainedHead):
 
     about = "ridge"
     shares = STEPS
-    _solved: dict[float, Layers] | None = None
+    _solved: tuple[Task, dict[float, Layers]] | None = None
 
     @property
     def tried(self) -> Sequence[float]:
@@ -82,8 +82,9 @@ class ClosedForm(TrainedHead):
 
     def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
         """See `Method`; nothing is drawn."""
-        if self._solved is None:
+        if self._solved is None or self._solved[0] is not task:
             with steady(0):
-                self._solved = dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
+                found = dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
+            self._solved = task, found
         tell(self._settings.steps, "solved")
-        return Course(best=named(self._solved[setting]))
+        return Course(best=named(self._solved[1][setting]))

@@ -1,4 +1,4 @@
-"""Whether adapting can help at all, before anything is trained; on the validation queries: test stays unseen."""
+"""Whether adapting can help at all, before anything is trained; on the queries to choose on: test stays unseen."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.measures import ceilings, measured
 from darklode.pipeline.evaluate.paired import POWER
-from darklode.pipeline.train.stage import NO_VALIDATION
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions
     from darklode.pipeline.train.vectors import Base, Frozen
 
-HEADROOM_STAGE = Stage("headroom", 1, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+HEADROOM_STAGE = Stage("headroom", 2, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
 MEASURES = ("nDCG@10", "R@10", "R@100")
 DEPTH = 100
@@ -41,16 +39,12 @@ def headroom(tables: Tables, output: Output, base: Base) -> None:
         tables: those of `adaptation_pairs`.
         output: takes `headroom`; its facts count the test queries and say what they can show.
         base: the encoder that would be adapted.
-
-    Raises:
-        ArtifactError: no validation query has a positive.
     """
+    from darklode.pipeline.train.choice import asked_first
     from darklode.pipeline.train.task import Questions
 
     frozen = base.open(tables)
-    asked = Questions.of(tables, frozen, "validation")
-    if not len(asked):
-        raise ArtifactError(NO_VALIDATION)
+    asked = asked_first(*(Questions.of(tables, frozen, split) for split in ("train", "validation")))
     for system, values in _systems(asked, frozen).items():
         n = len(MEASURES)
         columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(asked)] * n}

@@ -54,19 +54,21 @@ class Course:
         best: weights of the best of them.
         step: when they were had.
         stopped: why it ended early.
+        whole: it goes to its last step, and the last weights are kept in the place of the best.
     """
 
     looks: list[Look] = field(default_factory=list)
     best: Weights = field(default_factory=dict)
     step: int = 0
     stopped: str | None = None
+    whole: bool = False
 
     def add(self, look: Look, pupil: Pupil) -> None:
         """Keep a look, and the weights where it is the best so far."""
-        if not self.looks or look.validation > max(one.validation for one in self.looks):
+        if self.whole or not self.looks or look.validation > max(one.validation for one in self.looks):
             self.best, self.step = pupil.state(), look.step
         self.looks.append(look)
-        if collapses(self.looks):
+        if not self.whole and collapses(self.looks):
             self.stopped = f"validation fell {FALLS} times in a row while the loss fell"
 
 
@@ -134,7 +136,7 @@ class Lesson:
     """
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell) -> None:
-        self.course, self.losses = Course(), list[torch.Tensor]()
+        self.course, self.losses = Course(whole=task.whole), list[torch.Tensor]()
         self._task, self._settings, self._pupil, self._tell = task, settings, pupil, tell
         self._draws = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.train.cloze import inverse_cloze
 from darklode.pipeline.train.headroom import by_value
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.task import Questions, Task
 from darklode.pipeline.train.vectors import Base, Frozen, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -25,6 +26,9 @@ DEPTH = 100
 
 SHUFFLED = ", labels: shuffled"
 """How the control's name ends that no label can have helped."""
+
+CLOZE = ", labels: sentences of the texts"
+BM25 = ", labels: BM25's first"
 
 RRF = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
@@ -48,12 +52,12 @@ class Rival:
 
 
 def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> list[Rival]:
-    """The methods, and of the first that is trained the controls: fixed negatives, BM25's labels, shuffled ones.
+    """The methods, and of the first that is trained the controls: fixed negatives, and labels that nobody gave.
 
     Args:
         settings: of all; their method does not matter.
         methods: those to compare, the first trained one being that of the controls.
-        words: gives BM25's labels.
+        words: gives BM25's labels, and the texts' sentences.
     """
     found = [
         Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name != "closed_form")
@@ -64,7 +68,8 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
         fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
         found += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(first, name=f"{first.name}, labels: BM25's first", labels=lambda task, _: words.taught(task)),
+            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.taught(task)),
+            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffled),
         ]
     return found
@@ -72,26 +77,19 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
 
 def shuffled(task: Task, seed: int) -> Task:
     """The same positives, each at some other query: what is learned from them cannot be what the labels say."""
-    return _taught(task, task.pair_query, np.random.default_rng([seed, 2]).permutation(task.pair_position))
-
-
-def _taught(task: Task, query: Ints, position: Ints) -> Task:
-    """A task whose labels are these pairs and nothing else."""
-    n, none = len(task.frozen), np.empty(0, np.int64)
-    known, refused = Labels.of(query, position, n), Labels.of(none, none, n)
-    return replace(task, pair_query=query, pair_position=position, known=known, refused=refused, siblings=None)
+    return task.taught(task.pair_query, np.random.default_rng([seed, 2]).permutation(task.pair_position))
 
 
 class Words:
     """BM25 over the runs' texts.
 
-    Args:
+    Attributes:
         base: knows the runs.
         frozen: their texts.
     """
 
     def __init__(self, base: Base, frozen: Frozen) -> None:
-        self._frozen, self._indexes = frozen, dict[int, tuple[int, Corpus]]()
+        self.base, self.frozen, self._indexes = base, frozen, dict[int, tuple[int, Corpus]]()
         numbers = frozen.texts["index"].to_numpy()
         tenant = frozen.texts["tenant"][0].as_py()
         for number in frozen.numbers.tolist():
@@ -108,7 +106,7 @@ class Words:
         for number in self._indexes:
             query, hits = self._hits(asked, number, DEPTH)
             row, place = np.nonzero(hits.rows >= 0)
-            texts = self._frozen.texts["text_id"].take(pa.array(hits.rows[row, place]))
+            texts = self.frozen.texts["text_id"].take(pa.array(hits.rows[row, place]))
             ids = asked.ids.take(pa.array(query[row]))
             found.append(pa.table({"query_id": ids, "rank": (place + 1).astype(np.int32), "text_id": texts}))
         return pa.concat_tables(found)
@@ -119,10 +117,10 @@ class Words:
         for number in self._indexes:
             query, hits = self._hits(task.train, number, 1)
             there = hits.rows[:, 0] >= 0
-            found.append(np.column_stack([query, self._frozen.position_of[hits.rows[:, 0]]])[there])
+            found.append(np.column_stack([query, self.frozen.position_of[hits.rows[:, 0]]])[there])
         pairs = np.concatenate(found)
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        return _taught(task, pairs[:, 0], pairs[:, 1])
+        return task.taught(pairs[:, 0], pairs[:, 1])
 
     def _hits(self, asked: Questions, number: int, depth: int) -> tuple[Ints, Hits]:
         """The queries of an index, and rows of all texts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -150,6 +151,19 @@ class Source:
             return rows
         place = rows.schema.get_field_index(column)
         return rows.set_column(place, column, pc.binary_join_element_wise(self._prefix, rows[column], ""))
+
+
+def words_of(sources: Sequence[Source], texts: pa.Table) -> pa.Table:
+    """What rows of `adaptation_texts` say: title, heading, text and content_hash, in their order."""
+    numbers, found, places = texts["index"].to_numpy(), [], []
+    for number in np.unique(numbers):
+        rows = np.flatnonzero(numbers == number)
+        own = sources[number].own_ids(texts["text_id"].take(pa.array(rows)))
+        said = sources[number].words(texts["tenant"][0].as_py(), own.to_pylist())
+        found.append(said.take(pc.index_in(own, said["chunk_id"].combine_chunks())))
+        places.append(rows)
+    whole = pa.concat_tables(found).select(["title", "heading", "text", "content_hash"])
+    return whole.take(pa.array(np.argsort(np.concatenate(places))))
 
 
 _CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"

@@ -1,30 +1,28 @@
-"""The trials: each setting trained or solved for, and looked at on the validation queries alone."""
+"""The trials: each setting trained or solved for, and looked at on validation queries, or on folds of what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.loop import Course
+    from darklode.pipeline.train.choice import Reached
+    from darklode.pipeline.train.loop import Tell
     from darklode.pipeline.train.methods import Method
     from darklode.pipeline.train.task import Task
     from darklode.pipeline.train.vectors import Base
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN = Stage("adaptation_trials", 4, READS, ("training_log", "adaptation_trials", "adapter_weights"))
-
-NO_VALIDATION = "no validation query has a positive: nothing can be chosen; build or mine with more queries"
+TRAIN = Stage("adaptation_trials", 5, READS, ("training_log", "adaptation_trials", "adapter_weights"))
 
 Row = dict[str, Any]
 
@@ -32,64 +30,131 @@ Row = dict[str, Any]
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: Base, *, seed: int) -> None:
     """Try each learning rate, or each ridge, and write how it went, what it reached and its weights.
 
-    One unit a trial. The base itself is a trial, too: with a share of 0.
+    One unit a trial. The base itself is a trial, too: with a share of 0. With fewer validation queries than `ENOUGH`
+    each setting is trained on every fold's clusters but its own instead (a unit each), and the one that reaches most
+    on those left out is trained on all train queries.
 
     Args:
         tables: those of `adaptation_pairs`.
         output: takes `training_log`, `adaptation_trials` and `adapter_weights`.
         settings: method, loss, negatives, steps and learning rates.
         base: the encoder that is adapted.
-        seed: of all draws.
+        seed: of all draws, folds included.
 
     Raises:
-        ArtifactError: there is no validation query to choose on.
+        ArtifactError: there is nothing to choose on.
     """
-    from darklode.pipeline.train.methods import method_of
+    from darklode.pipeline.train.choice import folds
     from darklode.pipeline.train.task import Task
 
     task = Task.of(tables, base.open(tables), same_document=settings.same_document)
-    if not len(task.validation):
-        raise ArtifactError(NO_VALIDATION)
-    method = method_of(settings, base)
     basis = key_of(*(tables.content(name) for name in READS), base.identity)
-    for number, setting in enumerate(method.tried):
-        with output.unit(f"{number}: {setting}", key_of(basis, setting)) as unit:
-            if not unit.done:
-                _try(task, output, method, number, (settings.steps, seed))
+    trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
+    if parts:
+        trials.on_folds(parts)
+    else:
+        trials.on_validation()
     output.facts["pairs"] = len(task.pair_query)
     tried = output.rows(ADAPTATION_TRIALS.name)
     output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", tried))
 
 
-def _try(task: Task, output: Output, method: Method, number: int, steps_and_seed: tuple[int, int]) -> None:
-    steps, seed = steps_and_seed
-    setting = method.tried[number]
+@dataclass(frozen=True)
+class _Trials:
+    """What all trials have in common."""
 
-    def tell(step: int, seen: str) -> None:
-        output.progress(number * steps + step, len(method.tried) * steps, f"{method.about} {setting:g}: {seen}")
+    task: Task
+    output: Output
+    settings: AdaptSettings
+    base: Base
+    basis: str
+    seed: int
 
-    course = method.trained(task, setting, seed, tell)
-    output.write(TRAINING_LOG.name, _log(number, course))
-    output.write(ADAPTATION_TRIALS.name, _trials(f"{setting:g}", number, course, _reach(task, method, course.best)))
-    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+    @property
+    def method(self) -> Method:
+        """A new one: it may keep what it found of a task."""
+        from darklode.pipeline.train.methods import method_of
+
+        return method_of(self.settings, self.base)
+
+    def on_validation(self) -> None:
+        method = self.method
+        for number, setting in enumerate(method.tried):
+            with self.output.unit(f"{number}: {setting}", key_of(self.basis, setting)) as unit:
+                if not unit.done:
+                    self._try(method, number)
+
+    def _try(self, method: Method, number: int) -> None:
+        from darklode.pipeline.train.choice import reach
+
+        at = number / len(method.tried)
+        course = method.trained(self.task, method.tried[number], self.seed, self._tell(method, number, at))
+        self.output.write(TRAINING_LOG.name, _log(number, [asdict(look) for look in course.looks]))
+        row = {"trial": number, "setting": f"{method.tried[number]:g}", "step": course.step, "stopped": course.stopped}
+        self.output.write(ADAPTATION_TRIALS.name, _trials(row, reach(self.task, method, course.best)))
+        self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+
+    def on_folds(self, parts: list[Task]) -> None:
+        from darklode.pipeline.train.choice import Reached, together, whole
+
+        facts = [self._fold(parts, number) for number in range(len(parts))]
+        method, best = self.method, Reached(0.0, -1.0, 0)
+        chosen = 0
+        for number, setting in enumerate(method.tried):
+            mine = [of[number] for of in facts]
+            found = together([[Reached(*one) for one in of["reached"]] for of in mine])
+            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.steps, "folds": len(parts)}
+            self.output.write(TRAINING_LOG.name, _log(number, _mean([of["looks"] for of in mine])))
+            self.output.write(ADAPTATION_TRIALS.name, _trials(row, found))
+            most = max(found, key=lambda one: (one.value, -one.share))
+            if most.value > best.value:
+                best, chosen = most, number
+        with self.output.unit("all", key_of(self.basis, method.tried[chosen])) as unit:
+            if not unit.done:
+                tell = self._tell(method, chosen, len(parts) / (len(parts) + 1))
+                weights = method.trained(whole(self.task), method.tried[chosen], self.seed, tell).best
+                self.output.write(ADAPTER_WEIGHTS.name, as_rows(chosen, weights))
+
+    def _fold(self, parts: list[Task], number: int) -> list[Row]:
+        """Of each setting what it reaches on a fold, and how it went."""
+        from darklode.pipeline.train.choice import reach
+
+        method, found = self.method, []
+        for trial, setting in enumerate(method.tried):
+            with self.output.unit(f"fold {number}, {trial}: {setting}", key_of(self.basis, setting, number)) as unit:
+                if not unit.done:
+                    tell = self._tell(method, trial, number / (len(parts) + 1), f"fold {number + 1}, ")
+                    course = method.trained(parts[number], setting, self.seed, tell)
+                    reached = [astuple(one) for one in reach(parts[number], method, course.best)]
+                    unit.facts = {"reached": reached, "looks": [asdict(look) for look in course.looks]}
+            found.append(unit.facts)
+        return found
+
+    def _tell(self, method: Method, number: int, at: float, where: str = "") -> Tell:
+        """Says how far training is; `at` is the share of it that came before this trial, or this fold."""
+        steps, setting = self.settings.steps, method.tried[number]
+        total = steps * len(method.tried)
+
+        def tell(step: int, seen: str) -> None:
+            self.output.progress(int(at * total) + step, total, f"{where}{method.about} {setting:g}: {seen}")
+
+        return tell
 
 
-def _reach(task: Task, method: Method, weights: Weights) -> list[tuple[float, float]]:
-    """Share and nDCG@10 on validation; the base first."""
-    asked, found = task.validation, [(0.0, task.validation.reached(task.frozen, task.validation.vectors))]
-    for share in method.shares:
-        found.append((share, asked.reached(task.frozen, method.vectors(weights, share, asked))))
-    return found
+def _log(number: int, looks: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist([{"trial": number, **look} for look in looks], schema=TRAINING_LOG.schema)
 
 
-def _log(number: int, course: Course) -> pa.Table:
-    rows = [{"trial": number, **asdict(look)} for look in course.looks]
-    return pa.Table.from_pylist(rows, schema=TRAINING_LOG.schema)
+def _mean(folds: Sequence[list[Row]]) -> list[Row]:
+    """The looks of all folds, look by look."""
+    return [
+        {name: None if look[0][name] is None else sum(one[name] for one in look) / len(look) for name in look[0]}
+        for look in zip(*folds, strict=True)
+    ]
 
 
-def _trials(setting: str, number: int, course: Course, reached: Iterable[tuple[float, float]]) -> pa.Table:
-    about = {"trial": number, "setting": setting, "step": course.step, "stopped": course.stopped}
-    rows = [about | {"share": share, "validation": value} for share, value in reached]
+def _trials(about: Row, reached: Iterable[Reached]) -> pa.Table:
+    rows = [about | {"share": one.share, "validation": one.value, "queries": one.queries} for one in reached]
     return pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema)
 
 

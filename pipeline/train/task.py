@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,10 @@ class Labels:
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.asarray(self.keys[place] == wanted)
 
+    def only(self, kept: Ints) -> Labels:
+        """Those of some queries, which are numbered anew in the order given."""
+        return Labels.of(*self.positions(kept), self.n_positions)
+
     def positions(self, query: Ints) -> tuple[Ints, Ints]:
         """What is labelled so of queries, each as often as it is named: place in `query`, and position."""
         low, high = (np.searchsorted(self.keys, (query + more) * self.n_positions) for more in (0, 1))
@@ -70,6 +74,11 @@ class Probabilities:
         found, first = np.unique(keys[order], return_index=True)
         return cls(Labels(found, n_positions), values[known][order][first].astype(np.float32))
 
+    def only(self, kept: Ints) -> Probabilities:
+        """Those of some queries, which are numbered anew in the order given."""
+        query, position = self.pairs.positions(kept)
+        return Probabilities.of(query, position, self.look_up(kept[query], position), self.pairs.n_positions)
+
     def look_up(self, query: Ints, position: Ints) -> Floats:
         """Probabilities, NaN where nothing was said; shapes as numpy broadcasts them."""
         wanted = query * self.pairs.n_positions + position
@@ -89,6 +98,7 @@ class Questions:
         index: number of each one's run.
         labels: query_id, text_id and relevance of those whose text is searched.
         texts: their words, which heads have no use for.
+        groups: the cluster of each.
     """
 
     ids: pa.Array
@@ -96,6 +106,7 @@ class Questions:
     index: NDArray[np.int32]
     labels: pa.Table
     texts: Sequence[str] = ()
+    groups: pa.Array | None = None
 
     @classmethod
     def of(cls, tables: Tables, frozen: Frozen, split: str) -> Questions:
@@ -109,7 +120,7 @@ class Questions:
         )
         texts = rows["text"].to_pylist()
         ids, index = rows["query_id"].combine_chunks(), rows["index"].to_numpy()
-        return cls(ids, frozen.encode(texts), index, labels.filter(mine), texts)
+        return cls(ids, frozen.encode(texts), index, labels.filter(mine), texts, rows["group"].combine_chunks())
 
     @classmethod
     def asked(cls, texts: list[str], base: Base) -> Questions:
@@ -120,6 +131,36 @@ class Questions:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def take(self, rows: Ints) -> Questions:
+        """Some of them."""
+        ids, groups = self.ids.take(pa.array(rows)), None if self.groups is None else self.groups.take(pa.array(rows))
+        labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
+        texts = [self.texts[row] for row in rows.tolist()]
+        return Questions(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
+
+    def and_those(self, others: Questions) -> Questions:
+        """These, then others."""
+        return Questions(
+            pa.concat_arrays([self.ids, others.ids]),
+            np.concatenate([self.vectors, others.vectors]),
+            np.concatenate([self.index, others.index]),
+            pa.concat_tables([self.labels, others.labels]),
+            [*self.texts, *others.texts],
+            pa.concat_arrays([one for one in (self.groups, others.groups) if one is not None]),
+        )
+
+    def positives(self, frozen: Frozen) -> tuple[Ints, Ints]:
+        """Number of the query and position of the text of each pair that is labelled as relevant."""
+        rows = self.labels.filter(pc.greater(self.labels["relevance"], 0))
+        query, row = self.places(frozen, rows)
+        return query, frozen.position_of[row]
+
+    def places(self, frozen: Frozen, labels: pa.Table) -> tuple[Ints, Ints]:
+        """Number of each label's query, and row of its text."""
+        texts = frozen.texts["text_id"].combine_chunks()
+        query, row = pc.index_in(labels["query_id"], self.ids), pc.index_in(labels["text_id"], texts)
+        return query.to_numpy().astype(np.int64), row.to_numpy().astype(np.int64)
 
     def ranking(self, frozen: Frozen, vectors: Floats, depth: int) -> pa.Table:
         """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
@@ -154,6 +195,7 @@ class Task:
         refused: texts that are labelled as not relevant.
         siblings: other texts of a positive's document; None where they may be negatives.
         said: the judge's probabilities; None: there is none.
+        whole: a trial goes to its last step and keeps what it has then, whatever validation says.
     """
 
     frozen: Frozen
@@ -165,14 +207,38 @@ class Task:
     refused: Labels
     siblings: Labels | None
     said: Probabilities | None = None
+    whole: bool = False
+
+    def learning_from(self, kept: Ints) -> Task:
+        """The same with some of the train queries alone."""
+        number = np.full(len(self.train), -1)
+        number[kept] = np.arange(len(kept))
+        query = number[self.pair_query]
+        return replace(
+            self,
+            train=self.train.take(kept),
+            pair_query=query[query >= 0],
+            pair_position=self.pair_position[query >= 0],
+            known=self.known.only(kept),
+            refused=self.refused.only(kept),
+            siblings=self.siblings and self.siblings.only(kept),
+            said=self.said and self.said.only(kept),
+        )
+
+    def taught(self, query: Ints, position: Ints) -> Task:
+        """The same with these pairs for labels and nothing else."""
+        n, none = len(self.frozen), np.empty(0, np.int64)
+        known, refused = Labels.of(query, position, n), Labels.of(none, none, n)
+        return replace(
+            self, pair_query=query, pair_position=position, known=known, refused=refused, siblings=None, said=None
+        )
 
     @classmethod
     def of(cls, tables: Tables, frozen: Frozen, *, same_document: bool) -> Task:
         """From the tables of `adaptation_pairs`."""
         train, validation = (Questions.of(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
-        query = pc.index_in(rows["query_id"], train.ids).to_numpy().astype(np.int64)
-        row = pc.index_in(rows["text_id"], frozen.texts["text_id"].combine_chunks()).to_numpy().astype(np.int64)
+        query, row = train.places(frozen, rows)
         position, n = frozen.position_of[row], len(frozen)
         right = rows["relevance"].to_numpy() > 0
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)

@@ -15,13 +15,10 @@ from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
 VERDICT = Stage(
     "adapter_verdict",
-    1,
+    2,
     ("adaptation_queries", "adaptation_trials", "adapter_weights", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
-
-ENOUGH = 100
-"""Validation queries; what is chosen on fewer is chance (27 of them picked settings that lost up to .025)."""
 
 DECIDES = "own positive"
 """The test queries that decide: of no cluster that training has, and without any of its positives."""
@@ -29,7 +26,7 @@ DECIDES = "own positive"
 Row = dict[str, Any]
 
 FACTS = """
-    SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS validation_queries,
+    SELECT min(tenant) AS tenant,
            count(*) FILTER (split = 'test' AND NOT shares_positive AND coalesce(kind, 'unseen') = 'unseen') AS queries
     FROM adaptation_queries
 """
@@ -45,7 +42,7 @@ DIFFERENCE = """
 def verdict(tables: Tables, output: Output) -> None:
     """Write what is handed over: the adapted encoder if the lower end of its lift is above 0, the base otherwise.
 
-    The base stands, too, where fewer than 100 validation queries chose the setting, and where they chose the base.
+    The base stands, too, where the queries that a setting is chosen on chose it.
 
     Args:
         tables: holds `adaptation_queries`, the trials and `evaluation_pairs`.
@@ -61,7 +58,8 @@ def verdict(tables: Tables, output: Output) -> None:
     reason = why or (
         f"nDCG@10 {_between(found)} on {found['queries']} test queries whose clusters and positives training never saw"
     )
-    about = {"setting": chosen["setting"], "share": chosen["share"], "shipped": shipped, "reason": reason}
+    about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
+    about["validation_queries"] = chosen["queries"]
     empty = dict.fromkeys(("part", "difference", "low", "high", "detectable"))
     row = facts | empty | found | about
     output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))
@@ -69,12 +67,7 @@ def verdict(tables: Tables, output: Output) -> None:
 
 def _refused(best: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
     if best["share"] == 0:
-        return "no setting did better than the base on the validation queries"
-    if facts["validation_queries"] < ENOUGH:
-        return (
-            f"only {facts['validation_queries']} validation queries have a positive, and what fewer than {ENOUGH} "
-            f"choose is chance: label {ENOUGH - facts['validation_queries']} more"
-        )
+        return f"no setting did better than the base when chosen {chosen_on(best['queries'], best['folds'])}"
     if not facts["queries"]:
         return "every test query shares a positive with training: what they show is memory, not a lift"
     return None
@@ -101,6 +94,13 @@ def _between(found: Mapping[str, Any]) -> str:
     return f"{found['difference']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
 
 
+def chosen_on(queries: int, folds: int | None) -> str:
+    """What a setting was chosen on, in words."""
+    if folds is None:
+        return f"on {queries:,} validation queries"
+    return f"by cross-validation, {folds} folds of clusters, on {queries:,} train and validation queries"
+
+
 def read_verdict(tables: Tables) -> Row:
     """The row of `adapter_verdict`."""
     rows: list[Row] = tables.read(ADAPTER_VERDICT.name).to_pylist()
@@ -116,4 +116,5 @@ def demand_lift(run: Run) -> str:
     row = read_verdict(run.tables(ADAPTER_VERDICT.name))
     if row["shipped"] == "base":
         raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}")
-    return f"{run.store.url}/query_encoder is adapted: {row['reason']}."
+    how = chosen_on(row["validation_queries"], row["folds"])
+    return f"{run.store.url}/query_encoder is adapted: {row['reason']}. Its setting was chosen {how}."

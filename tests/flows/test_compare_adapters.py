@@ -13,7 +13,13 @@ from helpers.adapted import build_to_adapt, model_in
 from helpers.runs import read
 
 QUICK = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
-TRAINED = ("linear", "linear, negatives never refreshed", "linear, labels: BM25's first", "linear, labels: shuffled")
+TRAINED = (
+    "linear",
+    "linear, negatives never refreshed",
+    "linear, labels: BM25's first",
+    "linear, labels: sentences of the texts",
+    "linear, labels: shuffled",
+)
 BOUNDS = ("base", "BM25", "BM25 and base, fused", "judge: labelled texts by its probability")
 
 
@@ -33,6 +39,7 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
     took = efforts(run).to_pylist()
     assert [(one["system"], one["seed"]) for one in took if one["system"] == "linear"] == [("linear", 0), ("linear", 1)]
     assert {one["trained"] for one in took} == {8 * 8 + 8}
+    assert "What linear learns from the labels is" in page
     assert page.index("## Test queries: own positive") < page.index("## Test queries: shared positive")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "tables").rglob("*.parquet")}
     compare_adapters(*call)

@@ -53,7 +53,8 @@ def _named(row: Row) -> Iterator[tuple[str, str]]:
     yield "test queries that decide", number(row["queries"])
     if row["detectable"] is not None:
         yield "least difference they show", f"{row['detectable']:.3f}"
-    yield "chosen by validation queries", number(row["validation_queries"])
+    folds = f", cross-validated in {row['folds']} folds" if row["folds"] else ""
+    yield "chosen by queries", f"{number(row['validation_queries'])}{folds}"
     yield "setting that they chose", row["setting"]
     yield "share of the way from the base", f"{row['share']:g}"
 

@@ -21,7 +21,7 @@ def test_the_base_is_handed_over_with_exit_code_3_and_the_parts_shown(tmp_path: 
     assert "adaptation_trials" not in tried.out
     done = run_inside([*command, *quick], served)
     assert done.code == 3
-    assert "is the base itself: only 12 validation queries" in done.err
+    assert "is the base itself: " in done.err
     assert "own positive" in done.out
     again = run_inside([*command, *quick], served)
     assert (again.code, "not run yet" in again.out) == (3, False)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.segmentation import count_words, spaced, spaced_column
+from darklode.pipeline.base.segmentation import count_words, sentences, spaced, spaced_column
 
 MIXED = st.text(st.sampled_from("ab 1_-\n。?如何管理依赖パスワードを再設定ค้นหาข้อมูล한국é😀"))
 
@@ -52,3 +52,9 @@ def test_a_column_is_cut_as_its_texts_are(texts: list[str], size: int) -> None:
 )
 def test_words_are_counted(text: str, n: int) -> None:
     assert count_words(pa.chunked_array([[text]])).to_pylist() == [n]
+
+
+def test_sentences_of_scripts_with_and_without_spaces() -> None:
+    assert sentences("It fails.  Why? Restart\nit. ") == ["It fails.", "Why?", "Restart", "it."]
+    assert sentences("重启服务。然后重试！") == ["重启服务。", "然后重试！"]
+    assert sentences(" \n ") == []

@@ -19,7 +19,7 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
     page = card(run, adapted.settings, encoder, ["runs/<first>"]).decode()
     assert page.startswith("---\nlibrary_name: sentence-transformers\nlicense: apache-2.0\n---\n")
     assert "**base**: " in page
-    assert "72 numbers, chosen on 12 validation queries" in page
+    assert "72 numbers, chosen by cross-validation, 5 folds of clusters, on 51 train and validation queries" in page
     assert "were asked once" in page
     assert "| own positive | nDCG@10 |" in page
     assert "runs/&lt;first>" in page

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import Chance, compared, holm
-from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding
+from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding, labels_told
 from darklode.pipeline.train.tested import MEASURES
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -59,6 +59,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
         assert left == pytest.approx([over.mean[at], over.low[at], over.high[at]])
     assert found["one", "Judged@10"]["difference"] is None
     assert deciding(run) == "counted"
+    assert sum(one.startswith("one is not seen to gain: the same positives") for one in labels_told(run)) == 1
     assert {row["system"]: row["nDCG@10"] for row in by_system(run, "counted").to_pylist()} == pytest.approx(
         {
             "one": mine[:, 0].mean(),
@@ -66,3 +67,27 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
             "one, labels: shuffled": values["one, labels: shuffled", 0][:, 0].mean(),
         }
     )
+
+
+def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
+    run = Run(str(tmp_path))
+    rows = [
+        {"part": "own positive", "system": system, "measure": "nDCG@10", "value": 0.5, "ceiling": 1.0, "seeds": 3}
+        | {"queries": 90, "p": 0.1, "p_holm": 0.1}
+        | dict(zip(("difference", "low", "high", "over_control", "over_low", "over_high"), given, strict=True))
+        for system, given in {
+            "linear": (0.034, 0.02, 0.05, 0.015, -0.001, 0.03),
+            "ffn": (0.04, 0.02, 0.06, 0.021, 0.01, 0.03),
+            "linear, labels: shuffled": (0.019, 0.01, 0.03, None, None, None),
+            "linear, labels: sentences of the texts": (0.002, -0.01, 0.01, 0.0, -0.01, 0.01),
+        }.items()
+    ]
+    put(run, "comparison", pa.Table.from_pylist(rows, schema=TABLES["comparison"].schema))
+    assert labels_told(run) == [
+        "+0.019 of linear's +0.034 needs no labels: the same positives, each at some other query, give +0.019 "
+        "(+0.010 to +0.030).",
+        "linear is not seen to gain: sentences that ask for their own texts give +0.002 (-0.010 to +0.010).",
+        "What ffn learns from the labels is worth: +0.021 (+0.010 to +0.030) over shuffled ones.",
+        "What linear learns from the labels is not shown to be worth anything: +0.015 (-0.001 to +0.030) over "
+        "shuffled ones.",
+    ]

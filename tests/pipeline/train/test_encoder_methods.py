@@ -6,6 +6,7 @@ import pytest
 
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.raters import FOLDS
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
@@ -24,14 +25,14 @@ def files(run: Run) -> dict[str, bytes | None]:
 def test_lora_killed_and_run_again_is_the_same_to_the_byte(adapted: Adapted, tmp_path: Path) -> None:
     these = steps(adapted.base, adapted.settings.model_copy(update={"adapt": LORA}))
     whole, killed = Run(str(tmp_path / "whole")), Run(str(tmp_path / "killed"))
-    assert len(redo(these, whole)) == 4
+    assert len(redo(these, whole)) == 2 * (2 * FOLDS + 1)
     with pytest.raises(KeyboardInterrupt):
         redo(these, killed, stop_after=2)
     told = redo(these, killed)
-    assert len(told) == 2, "the first trial is not repeated"
-    assert all(note.startswith("learning rate 0.003: loss") for note in told)
+    assert len(told) == 4 * FOLDS, "the first trial of the first fold is not repeated"
+    assert told[0].startswith("fold 1, learning rate 0.003: loss")
     assert files(killed) == files(whole)
     assert redo(these, whole) == []
-    assert read_verdict(whole.tables())["shipped"] == "base", "12 validation queries choose nothing"
+    assert read_verdict(whole.tables())["folds"] == FOLDS
     trials = read(whole, "adaptation_trials")
     assert {row["setting"] for row in trials} == {"0.001", "0.003"}

@@ -53,7 +53,7 @@ def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
     """The finished stages with other weights in them, or with the base as what is shipped."""
     run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
     row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if trained else "base", "share": 1.0}
-    trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0}
+    trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0, "queries": 1}
     weights = as_rows(0, trained or Head(8, 1).state())
 
     def tried(_tables: Tables, output: Output) -> None:

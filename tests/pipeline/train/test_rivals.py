@@ -26,9 +26,10 @@ def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Ta
         "linear",
         "ffn, negatives never refreshed",
         "ffn, labels: BM25's first",
+        "ffn, labels: sentences of the texts",
         "ffn, labels: shuffled",
     ]
-    assert [one.drawn for one in found] == [False, True, True, True, True, True]
+    assert [one.drawn for one in found] == [False, True, True, True, True, True, True]
     assert {one.settings.method for one in found[3:]} == {"ffn"}
     assert found[3].settings.refresh_steps == QUICK.steps
     assert len(rivals(QUICK, ["closed_form"], words)) == 1
@@ -43,7 +44,7 @@ def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_a
     assert (found.pair_position != shuffled(task, 4).pair_position).any()
     assert found.known.have(found.pair_query, found.pair_position).all()
     assert not found.known.have(task.pair_query, task.pair_position).all()
-    assert (len(found.refused.keys), found.siblings) == (0, None)
+    assert (len(found.refused.keys), found.siblings, found.said) == (0, None, None), "a judge's word is a label, too"
 
 
 def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:

@@ -10,6 +10,8 @@ import pytest
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.raters import FOLDS
+from darklode.pipeline.train.choice import ENOUGH
 from darklode.pipeline.train.stage import TRAIN, chosen
 from darklode.pipeline.train.weights import as_rows
 from darklode.schemas.tables import TABLES
@@ -30,8 +32,8 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
         redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
     assert out.manifest(TRAIN) is None
     told = redo(steps(adapted.base, adapted.settings)[:3], out)
-    assert len(told) == looks, "the first trial is not repeated"
-    assert all(note.startswith("learning rate 0.0003: loss") for note in told)
+    assert len(told) == 2 * FOLDS * looks, "the first trial of the first fold is not repeated"
+    assert told[0].startswith("fold 1, learning rate 0.0003: loss")
     assert files(out) == files(adapted.out)
     assert redo(steps(adapted.base, adapted.settings)[:3], out) == [], "it stands"
 
@@ -45,7 +47,8 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
     told: list[str] = []
     step = steps(adapted.base, more)[2]
     out.execute(step.plan(out), step.work, lambda _done, _total, note: told.append(note))
-    assert {note.partition(":")[0] for note in told} == {"learning rate 0.001"}
+    folds = {f"fold {number + 1}, learning rate 0.001" for number in range(FOLDS)}
+    assert folds <= {note.partition(":")[0] for note in told} <= folds | {"learning rate 0.001"}
 
 
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
@@ -66,7 +69,7 @@ def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) 
 def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "run"))
     rows = [
-        {"trial": trial, "setting": str(trial), "share": share, "step": 1, "validation": value}
+        {"trial": trial, "setting": str(trial), "share": share, "step": 1, "validation": value, "queries": 3}
         for trial, share, value in ((0, 0.0, 0.5), (0, 1.0, 0.6), (1, 0.5, 0.6), (1, 1.0, 0.4))
     ]
     put(run, "adaptation_trials", pa.Table.from_pylist(rows, schema=TABLES["adaptation_trials"].schema))
@@ -77,12 +80,32 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
     assert (found["0.weight"] == 2.0).all()
 
 
-def test_without_a_validation_query_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
-    source = build_to_adapt(tmp_path / "run", {"train": 4, "validation": 0, "test": 3})
+def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": ENOUGH, "test": 3})
+    out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
+    told = redo(steps(base, adapted.settings)[:3], out)
+    assert {note.partition(":")[0] for note in told} == {"learning rate 0.0001", "learning rate 0.0003"}
+    rows = read(out, "adaptation_trials")
+    assert {(row["queries"], row["folds"]) for row in rows} == {(ENOUGH, None)}
+    assert {row["trial"] for row in read(out, "adapter_weights")} == {0, 1}
+
+
+def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adapted, tmp_path: Path) -> None:
+    for validation in (ENOUGH - 1, 0):
+        source = build_to_adapt(tmp_path / f"run{validation}", {"train": 20, "validation": validation, "test": 3})
+        out, base = Run(str(tmp_path / f"out{validation}")), base_for(source, root=adapted.root)
+        redo(steps(base, adapted.settings)[:3], out)
+        rows = read(out, "adaptation_trials")
+        assert {(row["queries"], row["folds"]) for row in rows} == {(19 + validation, FOLDS)}
+        assert len({row["trial"] for row in read(out, "adapter_weights")}) == 1, "the chosen one alone"
+
+
+def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
     first, _, third = steps(base, adapted.settings)[:3]
     out.execute(first.plan(out), first.work)
-    with pytest.raises(ArtifactError, match="no validation query has a positive"):
+    with pytest.raises(ArtifactError, match="all queries with a positive are of one cluster"):
         out.execute(third.plan(out), third.work)
 
 

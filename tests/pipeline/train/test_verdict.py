@@ -18,10 +18,16 @@ FOUND = {"difference": 0.04, "low": 0.02, "high": 0.06, "detectable": 0.03}
 
 
 def decided(
-    folder: Path, *, share: float = 1.0, validation: int = 100, own: int = 50, part: str = "own positive", **found: Any
+    folder: Path,
+    *,
+    share: float = 1.0,
+    folds: int | None = None,
+    own: int = 50,
+    part: str = "own positive",
+    **found: Any,
 ) -> Run:
     run = Run(str(folder))
-    sides = [("validation", True)] * validation + [("test", False)] * own + [("test", True)] * 10
+    sides = [("test", False)] * own + [("test", True)] * 10
     queries = [
         {
             "tenant": "t", "query_id": str(number), "index": 0, "text": "x", "group": str(number), "split": split,
@@ -31,6 +37,7 @@ def decided(
     ]  # fmt: skip
     trials = [
         {"trial": 0, "setting": "0.0001", "share": one, "step": 5, "validation": 0.5 + 0.1 * (one == share)}
+        | {"queries": 1200, "folds": folds}
         for one in (0.0, 1.0)
     ]
     about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p": 0.5, "p_holm": 0.5}
@@ -49,15 +56,22 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
     assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
     assert demand_lift(run).endswith(
         "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
-        "training never saw."
+        "training never saw. Its setting was chosen on 1,200 validation queries."
     )
+
+
+def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
+    run = decided(tmp_path, folds=5)
+    assert demand_lift(run).endswith("by cross-validation, 5 folds of clusters, on 1,200 train and validation queries.")
+    row = read_verdict(run.tables())
+    assert (row["validation_queries"], row["folds"]) == (1200, 5)
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"share": 0.0}, "no setting did better than the base on the validation queries"),
-        ({"validation": 99}, "only 99 validation queries have a positive, and what fewer than 100 choose is chance"),
+        ({"share": 0.0}, "no setting did better than the base when chosen on 1,200 validation queries"),
+        ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
         ({"own": 0}, "every test query shares a positive with training"),
         ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.080; label about 150 more"),
         ({"low": -0.001, "detectable": 0.03}, "undecided: .* whose interval holds 0"),

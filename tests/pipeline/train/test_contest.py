@@ -7,7 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.compare import COMPARED, compare
+from darklode.pipeline.base.raters import FOLDS
+from darklode.pipeline.train.contest import COMPARED, compare
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
@@ -32,6 +33,9 @@ def test_what_moves_nothing_reaches_what_the_base_does(adapted: Adapted, tmp_pat
         assert all(value == values["base", 0, query, measure] for (_, _, query, measure), value in mine.items())
     facts = [unit["facts"] for unit in out.manifests()["adapt_compare"].units.values() if unit["facts"]]
     assert {one["chosen"] for one in facts} == {"base"}
+    assert {(one["folds"], one["on_queries"]) for one in facts} == {(FOLDS, 51)}, "12 validation queries do not do"
+    assert out.manifests()["adapt_compare"].facts["asked"] == len(facts) == 5 * 2
+    assert all(one["peak_mb"] is None or 0 <= one["peak_mb"] < 500 for one in facts)
 
 
 def test_without_a_test_query_nothing_is_compared(adapted: Adapted, tmp_path: Path) -> None:

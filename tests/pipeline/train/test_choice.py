@@ -1,0 +1,86 @@
+"""What settings are chosen on: folds that neither share a cluster nor count a positive that was learned."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.train.choice import Reached, folds, together, whole
+from darklode.pipeline.train.head_methods import ClosedForm
+from darklode.pipeline.train.task import Task
+
+from .conftest import QUICK, Adapted
+
+
+@pytest.fixture
+def task(adapted: Adapted) -> Task:
+    tables = adapted.out.tables()
+    return Task.of(tables, adapted.base.open(tables), same_document=False)
+
+
+def test_each_query_is_held_out_once_by_cluster_and_learned_from_elsewhere(task: Task) -> None:
+    found = folds(task, 3)
+    held = [query for one in found for query in one.validation.ids.to_pylist()]
+    assert sorted(held) == sorted([*task.train.ids.to_pylist(), *task.validation.ids.to_pylist()])
+    for one in found:
+        assert not set(one.train.ids.to_pylist()) & set(one.validation.ids.to_pylist())
+        assert not any(query.startswith("validation") for query in one.train.ids.to_pylist()), "they teach nothing"
+        assert len(one.pair_query) == len(one.train) > 0
+        assert one.known.have(one.pair_query, one.pair_position).all(), "queries are numbered anew"
+        taught = task.train.ids.to_pylist()
+        back = np.array([taught.index(query) for query in one.train.ids.to_pylist()])
+        assert task.known.have(back[one.pair_query], one.pair_position).all()
+        assert one.said is not None
+        assert task.said is not None
+        np.testing.assert_array_equal(
+            one.said.look_up(one.pair_query, one.pair_position),
+            task.said.look_up(back[one.pair_query], one.pair_position),
+        )
+    assert [one.validation.ids for one in folds(task, 3)] == [one.validation.ids for one in found]
+    assert [one.validation.ids for one in folds(task, 4)] != [one.validation.ids for one in found]
+
+
+def test_queries_of_a_cluster_are_held_out_together(task: Task) -> None:
+    groups = pa.array([f"g{number // 4}" for number in range(len(task.train))])
+    grouped = Task(**{**vars(task), "train": type(task.train)(**{**vars(task.train), "groups": groups})})
+    for one in folds(grouped, 0):
+        held = {group for group in one.validation.groups.to_pylist() if group.startswith("g")}
+        assert not held & set(one.train.groups.to_pylist())
+
+
+def test_a_held_out_query_whose_positive_is_learned_does_not_count(task: Task) -> None:
+    """The first two train queries get each other's positives: whichever is held out alone is no test."""
+    first, second = task.pair_position[:2]
+    both = task.train.labels.to_pylist()
+    texts = dict(zip(task.train.ids.to_pylist()[:2], (1, 0), strict=True))
+    rows = {int(task.frozen.position_of[row]): row for row in range(len(task.frozen.texts))}
+    name = task.frozen.texts["text_id"]
+    more = [
+        {**both[0], "query_id": query, "relevance": 1, "text_id": name[rows[int((first, second)[other])]].as_py()}
+        for query, other in texts.items()
+    ]
+    labels = pa.concat_tables([task.train.labels, pa.Table.from_pylist(more, schema=task.train.labels.schema)])
+    sharing = Task(**{**vars(task), "train": type(task.train)(**{**vars(task.train), "labels": labels})})
+    for one in folds(sharing, 3):
+        for query in texts:
+            if query in one.validation.ids.to_pylist():
+                assert not set(texts) & set(one.train.ids.to_pylist())
+    lost = {query for query in texts if not any(query in one.validation.ids.to_pylist() for one in folds(sharing, 3))}
+    assert lost == set(texts)
+
+
+def test_means_are_over_queries_not_over_folds() -> None:
+    found = together([[Reached(0, 0.5, 10), Reached(1, 0.2, 10)], [Reached(0, 0.2, 30), Reached(1, 0.6, 30)]])
+    assert [(one.share, one.queries) for one in found] == [(0, 40), (1, 40)]
+    assert [one.value for one in found] == pytest.approx([0.275, 0.5])
+
+
+def test_the_last_training_is_on_all_train_queries(task: Task) -> None:
+    assert whole(task).train is task.train
+    assert whole(task).whole
+    assert len(whole(Task(**{**vars(task), "validation": task.validation.take(np.arange(0))})).validation)
+
+
+def test_what_is_solved_for_one_fold_is_not_taken_for_another(task: Task, adapted: Adapted) -> None:
+    method = ClosedForm(QUICK.model_copy(update={"method": "closed_form"}), adapted.base)
+    one, other = (method.trained(part, 1.0, 0, lambda *_: None).best for part in folds(task, 3)[:2])
+    assert np.abs(one["0.weight"] - other["0.weight"]).max() > 0
