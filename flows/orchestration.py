@@ -21,6 +21,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from darklode.flows import adapt_encoder as adapt
+from darklode.flows import adapt_tenants as adapting
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
 from darklode.flows import compare_adapters as comparing
@@ -194,4 +195,5 @@ audit_retrievers = as_flow("audit-retrievers", audit.audit_retrievers)
 evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
 validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
 adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
+adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)

@@ -8,6 +8,9 @@ from darklode.schemas.section import Bound, NoRow, Section, Share
 
 Method = Literal["linear", "ffn", "closed_form", "lora", "top_n", "full"]
 
+HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form")
+"""Layers on the query vectors, which leave the encoder as it is."""
+
 METHOD = ("method", "rank", "alpha", "targets", "top_layers")
 """The settings that say what trained weights are; the others say how they came to be."""
 

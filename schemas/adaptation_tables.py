@@ -171,6 +171,29 @@ ADAPTER_VERDICT = Table(
     ),
 )
 
+ADAPTED_TENANTS = Table(
+    "adapted_tenants",
+    ("tenant",),
+    "what came of each tenant of `darklode adapt --tenants`",
+    pa.schema(
+        [
+            TENANT,
+            field("folder", pa.string(), "where its adapter lies, below the folder of all"),
+            field("shipped", pa.string(), "adapted or base; null where its rows are of no use", null=True),
+            field("reason", pa.string(), "why, in a sentence"),
+            field("adapter", pa.string(), "the adapter's id", null=True),
+            field("data", pa.string(), "fingerprint of the rows that it learned from", null=True),
+            field("weights", pa.string(), "hash of its files", null=True),
+            field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
+            field("queries", pa.int64(), "how many they are", null=True),
+            field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups of queries", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field("validation_queries", pa.int64(), "queries that its setting was chosen on", null=True),
+        ]
+    ),
+)
+
 RIVAL = field("system", pa.string(), "base, a method, a control, or a list that bounds what a method can reach")
 
 COMPARISON_QUERIES = Table(
@@ -246,6 +269,7 @@ ADAPTATION_TABLES = (
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
     ADAPTER_VERDICT,
+    ADAPTED_TENANTS,
     COMPARISON_QUERIES,
     COMPARISON,
     SWAP,

@@ -13,7 +13,7 @@ from darklode.flows.config import file_settings, overrides, preset_values
 from darklode.flows.console import console, printable, reporter, show
 from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.base.errors import CommandLineError, NoLift
 from darklode.schemas.keys import merge
 
 
@@ -33,6 +33,9 @@ app = application(no_args_is_help=True, cls=Commands)
 app.command()(adapt_compare.compare)
 app.command()(adapt_serve.check)
 app.command()(adapt_serve.swap)
+
+ALL = "all"
+"""In the place of tenants' names."""
 
 PAIRS = """
     SELECT part, measure, difference, low, high, p_holm, queries FROM evaluation_pairs
@@ -60,6 +63,13 @@ def train(
         str | None,
         typer.Option(metavar="NAME", help="linear, ffn, closed_form, lora, top_n or full; sets adapt.method."),
     ] = None,
+    tenants: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="A head for each of these tenants, or of all: a folder each, below --out.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what could be gained, before anything is trained.")
     ] = False,
@@ -79,6 +89,9 @@ def train(
         named,
     ]
     values = reduce(merge, given)
+    if tenants is not None:
+        _each(runs, encoder, out, tenants, values, dry_run=dry_run)
+        return
     try:
         launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run)
     except NoLift:
@@ -89,6 +102,17 @@ def train(
 
         _show(out)
         console.print(f"\n{printable(demand_lift(Run(out)))}", soft_wrap=True)
+
+
+def _each(runs: list[str], encoder: str, out: str, tenants: str, values: dict[str, Any], *, dry_run: bool) -> None:
+    """A head for each tenant."""
+    from darklode.flows.adapt_tenants import adapt_tenants, told
+
+    if dry_run:
+        raise CommandLineError("--dry-run looks at one tenant: --set adapt.tenant=NAME instead of --tenants")
+    named = () if tenants == ALL else tuple(one for one in tenants.split(",") if one)
+    launch(adapt_tenants, reporter(), runs, encoder, out, named, values)
+    console.print(f"\n{printable(told(Run(out)))}", soft_wrap=True)
 
 
 def _show(out: str) -> None:

@@ -79,7 +79,7 @@ class Check:
 
     def _files(self) -> Iterator[Finding]:
         """The folder is the one that was recorded."""
-        mine, recorded = weights_hash(self.adapter.store), self.adapter.facts["weights"]
+        mine, recorded = weights_hash(self.adapter.store, self.adapter.files), self.adapter.facts["weights"]
         yield Finding("files of the adapter", mine == recorded, _both(mine, recorded))
 
     def _same(self) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -20,11 +20,15 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.heads import Layers
     from darklode.pipeline.train.vectors import Floats
 
-RECORD, FOLDER = "adapter.json", "query_encoder"
+RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
 SAVED = f"{FOLDER}/darklode.json"
 """What the encoder was saved from, and how its vectors differ: no part of its weights."""
+
+HEAD = f"{ALONE}/adapter.safetensors"
+"""A head alone: layers with GELU between them, on the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -38,10 +42,12 @@ class Adapter:
     Attributes:
         store: the folder or prefix.
         facts: what it says of itself.
+        of_base: gives the base's vectors of queries where the adapter is a head alone; None: the base is loaded.
     """
 
     store: Store
     facts: Facts
+    of_base: Callable[[Sequence[str]], Floats] | None = None
 
     @classmethod
     def open(cls, url: str) -> Adapter:
@@ -74,6 +80,16 @@ class Adapter:
         return str(self.facts["tenant"])
 
     @property
+    def light(self) -> bool:
+        """Whether it is a head alone, its base being wherever that lies: one of many tenants' that share it."""
+        return bool(self.facts.get("form") == "head")
+
+    @property
+    def files(self) -> str:
+        """The folder whose files decide its vectors."""
+        return ALONE if self.light else FOLDER
+
+    @property
     def ships(self) -> bool:
         """Whether the adapted encoder is handed over, not the base."""
         return bool(self.facts["shipped"] == "adapted")
@@ -85,9 +101,24 @@ class Adapter:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Vectors of queries by the folder as it lies there, shape (len(texts), dimensions); of blank ones zero."""
-        vectors = np.asarray(self._model.encode(list(texts), show_progress_bar=False), np.float32)
+        if self.light:
+            from darklode.pipeline.train.heads import applied
+
+            vectors = applied(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
+        else:
+            vectors = np.asarray(self._model.encode(list(texts), show_progress_bar=False), np.float32)
         vectors[[not text.strip() for text in texts]] = 0
         return vectors
+
+    @property
+    def layers(self) -> Layers:
+        """Of a head, as it lies beside the encoder; none where there is no head, or the base is handed over."""
+        from safetensors.numpy import load
+
+        from darklode.pipeline.train.heads import layers_of
+
+        data = self.store.read(HEAD)
+        return [] if data is None else layers_of(load(data))
 
     @cached_property
     def _model(self) -> Any:
@@ -104,6 +135,12 @@ class Adapter:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(self.store.read(name) or b"")
             return SentenceTransformer(str(Path(scratch, FOLDER)), device="cpu")
+
+
+@lru_cache(maxsize=1)
+def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
+    """What gives the base's vectors of queries: thousands of adapters have one base."""
+    return SentenceTransformersSettings.model_validate_json(settings).load().encode_queries
 
 
 def lying(store: Store) -> Facts:

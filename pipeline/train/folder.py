@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.adapter import FOLDER, SAVED
+from darklode.pipeline.train.adapter import ALONE, FOLDER, SAVED
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.stage import TRAIN, chosen
@@ -23,8 +23,6 @@ from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.vectors import Base, Floats
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
-
-ADAPTER = "adapter"
 
 PROBES = 32
 """Queries that the folder must encode as training did."""
@@ -56,11 +54,11 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: Ad
         wanted, alone = method.vectors(weights, best["share"], asked), method.alone(weights, best["share"])
         layers = method.put_into(loaded, weights, best["share"])
     run.store.delete_folder(FOLDER)
-    run.store.delete_folder(ADAPTER)
+    run.store.delete_folder(ALONE)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         _assembled(loaded, settings, layers).save_pretrained(scratch, create_model_card=False)
         off = _difference(scratch, list(asked.texts), wanted)
-        files = {f"{ADAPTER}/{name}": data for name, data in alone.items()}
+        files = {f"{ALONE}/{name}": data for name, data in alone.items()}
         sizes = {name: _written(run.store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
     record = {"mark": mark, "difference": off, "files": sizes}
     run.store.write(SAVED, json.dumps(record, indent=1).encode())

@@ -13,7 +13,8 @@ from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, named
 from darklode.pipeline.train.loop import Course, Tell, steady
 from darklode.pipeline.train.methods import SHARES
 from darklode.pipeline.train.negatives import mine
-from darklode.pipeline.train.stack import Trial, trained
+from darklode.pipeline.train.stack import Trial
+from darklode.pipeline.train.together import trainer
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -41,8 +42,7 @@ class TrainedHead:
 
     def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
         """See `Method`."""
-        (course,) = trained([Trial(task, setting, seed, tell)], self._settings)
-        return course
+        return trainer()(Trial(task, setting, seed, tell), self._settings)
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """See `Method`; no query is encoded again."""

@@ -106,6 +106,16 @@ def dense(layers: Layers) -> Layers:
     return [*found, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
 
 
+def applied(layers: Layers, vectors: Floats) -> Floats:
+    """Vectors through plain layers, as `dense` gives them, at length 1; of none the same, a zero vector stays zero."""
+    found = torch.from_numpy(np.array(vectors, np.float32))
+    for number, (weight, bias) in enumerate(layers):
+        found = functional.linear(functional.gelu(found) if number else found, *map(torch.from_numpy, (weight, bias)))
+    out = functional.normalize(found, dim=1).numpy() if layers else found.numpy()
+    out[~vectors.any(axis=1)] = 0
+    return np.asarray(out, np.float32)
+
+
 def named(layers: Layers) -> dict[str, Floats]:
     """A head's tensors by name: `0.weight` and `0.bias` of the first layer, and so on."""
     parts = ("weight", "bias")

@@ -31,22 +31,24 @@ DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
 
 
-def record(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+def record(run: Run, base: Base, settings: SentenceTransformersSettings, form: str = "encoder") -> None:
     """Write `adapter.json` of the folder that was saved, unless it stands.
 
     Args:
         run: where the stages are complete and the folder is saved.
         base: the encoder that was adapted, with the runs.
         settings: of that encoder.
+        form: encoder, or head where that alone was saved.
     """
-    tables = run.tables(*DATA, "adapter_verdict")
-    verdict, data, weights = read_verdict(tables), fingerprint(tables), weights_hash(run.store)
+    tables, adapter = run.tables(*DATA, "adapter_verdict"), Adapter(run.store, {"form": form}, base.queries)
+    verdict, data, weights = read_verdict(tables), fingerprint(tables), weights_hash(run.store, adapter.files)
     name = key_of(verdict["tenant"], weights, base.identity, data, [one.run.store.url for one in base.sources])
     if lying(run.store).get("id") == name:
         return
-    frozen, adapter = base.open(tables), Adapter(run.store, {})
+    frozen = base.open(tables)
     facts = {
         "id": name,
+        "form": form,
         "tenant": verdict["tenant"],
         "shipped": verdict["shipped"],
         "reason": verdict["reason"],
@@ -106,9 +108,9 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
     return digest.hexdigest()
 
 
-def weights_hash(store: Store) -> str:
-    """Identifies the encoder in a folder by the names and contents of its files."""
-    files = sorted(store.sizes(FOLDER, recursive=True))
+def weights_hash(store: Store, folder: str = FOLDER) -> str:
+    """Identifies what lies in a folder by the names and contents of its files."""
+    files = sorted(store.sizes(folder, recursive=True))
     return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.loop import Course, Tell
 from darklode.pipeline.train.weights import Floats, Weights
-from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation import HEADS, AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions, Task
@@ -44,9 +44,6 @@ class Method(Protocol):
 
     def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
         """What was trained, without the base: files by name."""
-
-
-HEADS = ("linear", "ffn", "closed_form")
 
 
 def method_of(settings: AdaptSettings, base: Base) -> Method:

@@ -21,8 +21,8 @@ from darklode.pipeline.train.vectors import Floats
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
-TOGETHER = 1 << 28
-"""Bytes of weights, gradients and moments that are trained at once; more heads wait for their turn."""
+TOGETHER = 1 << 26
+"""Bytes of weights, gradients and moments that are trained at once; what a step computes is some times as much."""
 
 
 @dataclass(frozen=True)

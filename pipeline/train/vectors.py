@@ -49,6 +49,11 @@ class Base:
     search: VectorSettings
     sources: tuple[Source, ...]
 
+    @cached_property
+    def _model(self) -> Deferred:
+        """Loaded once, and only where a vector is missing."""
+        return Deferred(self.encoder, self.cache.root)
+
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change a vector."""
@@ -57,12 +62,12 @@ class Base:
     def queries(self, texts: Sequence[str]) -> Floats:
         """The base's vectors of queries, shape (len(texts), dimensions)."""
         cache = EmbeddingCache(self.cache.root, self.cache.dtype)
-        return CachedQueries(Deferred(self.encoder, self.cache.root), cache)(texts)
+        return CachedQueries(self._model, cache)(texts)
 
     def open(self, tables: Tables) -> Frozen:
         """The vectors of all texts of `adaptation_texts`; those that the cache lacks are encoded first."""
         texts = tables.read("adaptation_texts")
-        encoder, cache = Deferred(self.encoder, self.cache.root), EmbeddingCache(self.cache.root, self.cache.dtype)
+        encoder, cache = self._model, EmbeddingCache(self.cache.root, self.cache.dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
         if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():

@@ -169,6 +169,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "evaluate-systems/local",
         "validate-benchmark/local",
         "adapt-encoder/local",
+        "adapt-tenants/local",
         "compare-adapters/local",
         "mine-logs/nightly",
         "mine-logs/backfill",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 
 from darklode.flows.adapt_encoder import hand_over, steps
@@ -83,6 +87,28 @@ def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TE
     for name, listed in (("chunks", chunks), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
     record(run, {"docs": "docs", "queries": "queries"}, settings_for(folder.parent))
+    return run
+
+
+def of_tenants(folder: Path, words: Mapping[str, str], sides: dict[str, int] = SIDES) -> Run:
+    """A run `both` of several tenants' rows, whose texts and queries begin with the tenant's word."""
+    run, rows = Run(str(folder / "both")), defaultdict[str, list[pa.Table]](list)
+    for place, (tenant, word) in enumerate(words.items()):
+        one = build_to_adapt(folder / f"tenant-{place}", sides, tenant)
+        for name in ("queries", "chunks", "qrels", "verdicts", "triplets"):
+            table = one.tables(name).read(name)
+            if "text" in table.column_names and word:
+                column = table.schema.get_field_index("text")
+                said = pc.binary_join_element_wise(word, table["text"], " ")
+                table = table.set_column(column, table.schema.field(column), said)
+            if "content_hash" in table.column_names:
+                column, mark = table.schema.get_field_index("content_hash"), f"{crc32(word.encode()):08x}"
+                said = pc.binary_replace_slice(table["content_hash"], 0, 8, mark)
+                table = table.set_column(column, table.schema.field(column), said)
+            rows[name].append(table)
+    for name, tables in rows.items():
+        put(run, name, pa.concat_tables(tables))
+    record(run, {"docs": "docs", "queries": "queries"}, settings_for(folder))
     return run
 
 

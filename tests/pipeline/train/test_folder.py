@@ -15,9 +15,10 @@ from peft import PeftModel
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.train.adapter import ALONE as ADAPTER
 from darklode.pipeline.train.adapter import FOLDER, SAVED
 from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.folder import ADAPTER, recorded_difference, save
+from darklode.pipeline.train.folder import recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.task import Questions

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from darklode.flows.adapt_encoder import steps
@@ -15,8 +14,7 @@ from darklode.pipeline.train.identity import DATA, DEPTH, QUERIES, TEXTS, finger
 from darklode.pipeline.train.pairs import PAIRS
 from darklode.pipeline.train.stage import TRAIN
 from darklode.schemas.adaptation import AdaptSettings
-from helpers.adapted import TENANT, base_for, build_to_adapt, model_in, settings_for, word
-from helpers.runs import put
+from helpers.adapted import TENANT, base_for, model_in, of_tenants, settings_for, word
 
 
 def test_the_record_names_base_rows_and_probes(shipped: Path) -> None:
@@ -61,20 +59,6 @@ def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> No
     assert weights_hash(run.store) != before
 
 
-def of_two_tenants(folder: Path, other_word: str) -> Run:
-    """A run of acme's rows and of another tenant's, whose texts and queries hold a word."""
-    run = Run(str(folder / "both"))
-    mine, theirs = build_to_adapt(folder / "mine"), build_to_adapt(folder / "theirs", tenant="other")
-    for name in ("queries", "chunks", "qrels", "verdicts", "triplets"):
-        rows = theirs.tables(name).read(name)
-        if "text" in rows.column_names:
-            place = rows.schema.get_field_index("text")
-            said = pc.binary_join_element_wise(rows["text"], other_word, " ")
-            rows = rows.set_column(place, rows.schema.field(place), said)
-        put(run, name, pa.concat_tables([mine.tables(name).read(name), rows]))
-    return run
-
-
 def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     """The fingerprint of what was learned from, and of the weights."""
     given = AdaptSettings(tenant=tenant, steps=50, batch=16, learning_rates=(1e-3,))
@@ -90,7 +74,7 @@ def test_an_adapter_learns_from_its_tenants_rows_alone(tmp_path: Path) -> None:
     found = {}
     for said in ("gupa", "tola"):
         root = tmp_path / said
-        run = of_two_tenants(root, said)
+        run = of_tenants(root, {TENANT: "", "other": said})
         found[said] = [trained_on(run, root, tenant) for tenant in (TENANT, "other")]
     (mine, theirs), (again, changed) = found.values()
     assert mine == again

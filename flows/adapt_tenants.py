@@ -1,0 +1,109 @@
+"""adapt-tenants: a head for each tenant of runs, over one base, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from darklode.flows.adapt_encoder import base_of, place, steps
+from darklode.flows.reporting import reporter
+from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call, key_of
+from darklode.pipeline.base.errors import NoLift, SettingsError
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.train.needs import check_parts
+from darklode.pipeline.train.tenants import TENANTS, Job, place_of, save_head
+from darklode.pipeline.train.tenants import adapt_tenants as adapt_each
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.adaptation import HEADS
+from darklode.schemas.settings import Settings
+
+COUNTS = """
+    SELECT coalesce(shipped, 'rejected') AS shipped, count(*) AS tenants, sum(queries) AS test_queries,
+           avg(difference) AS mean_difference, min(low) AS lowest_low
+    FROM adapted_tenants GROUP BY 1 ORDER BY 1
+"""
+
+
+def adapt_tenants(
+    runs: Sequence[str],
+    encoder: str,
+    out: str,
+    tenants: Sequence[str] = (),
+    settings: dict[str, Any] | None = None,
+) -> str:
+    """Adapt a query encoder to each tenant's labels alone; each has a folder, a verdict and a fingerprint of its own.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        out: folder or s3:// prefix of all of them.
+        tenants: whose; none: all that have triplets.
+        settings: what differs from the first run's own settings.
+
+    Returns:
+        How many are adapted.
+
+    Raises:
+        NoLift: none is.
+        SettingsError: the method is not one of heads.
+    """
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings or {})
+    if chosen.adapt.method not in HEADS:
+        raise SettingsError(
+            f"adapt.method {chosen.adapt.method} makes a whole encoder of each tenant: {', '.join(HEADS)} share one"
+        )
+    check_parts(chosen.adapt.method)
+    base, run = base_of(runs, made, encoder, chosen), place(out)
+    with run.lock():
+        note(run, {ADAPTED: list(runs), "encoder": encoder})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        run_step(run, _step(run, base, chosen, sorted(tenants), {ADAPTED: list(runs), "encoder": encoder}))
+        run.store.write("views.sql", views_sql(run).encode())
+        reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
+    return told(run)
+
+
+def _step(run: Run, base: Base, settings: Settings, tenants: list[str], made_from: dict[str, Any]) -> Step:
+    """The one stage: each tenant's own stages are in its folder."""
+
+    def job(tenant: str) -> Job:
+        mine = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
+        own = Run(f"{run.store.url}/{place_of(tenant)}")
+
+        def hand_over() -> None:
+            save_head(own, base, mine.adapt)
+            note(own, made_from)
+
+        return Job(tenant, own, steps(base, mine), hand_over)
+
+    def depends() -> dict[str, str]:
+        return {
+            "the runs": key_of([one.content() for one in base.sources]),
+            "the encoder": key_of(base.identity),
+            "the settings": key_of(
+                settings.adapt.but("tenant").decisive(), settings.evaluate.only("bootstrap", "flips").decisive()
+            ),
+            "the seed": key_of(settings.seed),
+        }
+
+    return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), depends, unkeyed=("job",), source=base.sources)
+
+
+def told(run: Run) -> str:
+    """How many are adapted, in a sentence.
+
+    Raises:
+        NoLift: none is.
+    """
+    rows = run.tables("adapted_tenants").read("adapted_tenants")
+    counts = {one["values"]: one["counts"] for one in rows["shipped"].value_counts().to_pylist()}
+    adapted, stays = counts.get("adapted", 0), counts.get("base", 0)
+    said = f"{rows.num_rows:,} tenants: {adapted:,} adapted, {stays:,} with the base, {counts.get(None, 0):,} rejected"
+    if not adapted:
+        raise NoLift(f"{said}; {run.store.path('tables/adapted_tenants')} has the reasons")
+    return f"{said}: {run.store.url}/tenants"

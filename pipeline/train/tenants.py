@@ -1,0 +1,134 @@
+"""A head for each tenant over one base: each in a folder of its own, those of a block trained as one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Step
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, lying
+from darklode.pipeline.train.identity import SCORES, record
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.stage import chosen
+from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.verdict import VERDICT, read_verdict
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
+
+TENANTS = Stage("adapted_tenants", 1, (), (ADAPTED_TENANTS.name,))
+
+BLOCK = 64
+"""Tenants at a time: their rows and vectors are in memory together."""
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.together import Together
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tenant's adapter.
+
+    Attributes:
+        tenant: whose.
+        run: where it goes.
+        steps: its stages, in data order.
+        hand_over: writes what is taken home.
+    """
+
+    tenant: str
+    run: Run
+    steps: Sequence[Step]
+    hand_over: Callable[[], None]
+
+
+def place_of(tenant: str) -> str:
+    """A tenant's folder below that of all; any name is one folder's."""
+    return f"tenants/{quote(tenant, safe='').replace('.', '%2E')}"
+
+
+def adapt_tenants(
+    sources: Sequence[Source], output: Output, *, tenants: Sequence[str], job: Callable[[str], Job]
+) -> None:
+    """Adapt the base to each tenant's rows alone, and write what came of it: one row a tenant.
+
+    What stands of a tenant's folder is not done again. A tenant whose rows are of no use is told with the reason, and
+    stops nobody.
+
+    Args:
+        sources: the runs.
+        output: takes `adapted_tenants`.
+        tenants: whose; none: all that have triplets.
+        job: what makes a tenant's adapter.
+    """
+    found = sorted({one for source in sources for one in source.tenants()})
+    wanted = sorted(set(tenants)) or found
+    rows: list[Row] = []
+    for start in range(0, len(wanted), BLOCK):
+        block = [job(tenant) for tenant in wanted[start : start + BLOCK]]
+
+        def tell(done: int = start) -> None:
+            output.progress(done, len(wanted), "tenants")
+
+        rows += _block(block, tell)
+    output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
+    kept = [row for row in rows if row["shipped"] is not None]
+    dropped = {"rejected": len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(kept), dropped))
+
+
+def _block(jobs: Sequence[Job], tell: Callable[[], None]) -> Iterator[Row]:
+    from darklode.pipeline.train.together import Together
+
+    together = Together(len(jobs))
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        waiting = [threads.submit(copy_context().run, _row, one, together, tell) for one in jobs]
+    return (one.result() for one in waiting)
+
+
+def _row(job: Job, together: Together, tell: Callable[[], None]) -> Row:
+    """A tenant's folder, made where it does not stand."""
+    about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
+    with together.working():
+        try:
+            for step in job.steps:
+                if not (plan := step.plan(job.run)).stands:
+                    job.run.execute(plan, step.work, lambda *_: tell())
+            job.hand_over()
+        except DarklodeError as error:
+            job.run.store.delete(RECORD)
+            return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
+    facts = lying(job.run.store)
+    own = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
+    return about | {"adapter": facts["id"]} | own | {name: facts["scores"][name] for name in SCORES}
+
+
+def save_head(run: Run, base: Base, adapt: AdaptSettings) -> None:
+    """Write a tenant's head and its record: the base is not copied, and nothing lies there where it stands.
+
+    Args:
+        run: where the stages are complete.
+        base: the encoder that was adapted.
+        adapt: the method, one of heads.
+    """
+    from darklode.pipeline.train.methods import method_of
+
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
+    if read_verdict(tables)["shipped"] == "adapted":
+        best, weights = chosen(tables)
+        files = {f"{ALONE}/{name}": data for name, data in method_of(adapt, base).alone(weights, best["share"]).items()}
+    if run.store.read(HEAD) != files.get(HEAD):
+        run.store.delete_folder(ALONE)
+        for name, data in files.items():
+            run.store.write(name, data)
+    record(run, base, base.encoder, "head")

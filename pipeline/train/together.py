@@ -1,0 +1,78 @@
+"""Trials that many threads ask for, each for a task of its own: trained as one problem as soon as all of them wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import RLock, Semaphore
+
+from darklode.pipeline.train.loop import Course
+from darklode.pipeline.train.stack import Trial, trained
+from darklode.schemas.adaptation import AdaptSettings
+
+Trainer = Callable[[Trial, AdaptSettings], Course]
+
+
+def alone(trial: Trial, settings: AdaptSettings) -> Course:
+    """Train a head by itself."""
+    (course,) = trained([trial], settings)
+    return course
+
+
+_current: ContextVar[Trainer] = ContextVar("trainer", default=alone)
+
+
+def trainer() -> Trainer:
+    """What trains the heads that this thread asks for."""
+    return _current.get()
+
+
+class Together:
+    """Trains what all threads ask for at once; what each gets is what it would get alone.
+
+    Args:
+        threads: how many there are; each works inside `working`, one at a time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._busy, self._lock, self._turn = threads, RLock(), Semaphore(1)
+        self._asked: list[tuple[Trial, AdaptSettings, Future[Course]]] = []
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """What a thread does, and whose trials are trained with those of the others."""
+        token = _current.set(self._train)
+        try:
+            with self._turn:
+                yield
+        finally:
+            _current.reset(token)
+            with self._lock:
+                self._busy -= 1
+                self._train_if_all_wait()
+
+    def _train(self, trial: Trial, settings: AdaptSettings) -> Course:
+        mine = Future[Course]()
+        self._turn.release()
+        try:
+            with self._lock:
+                self._asked.append((trial, settings, mine))
+                self._train_if_all_wait()
+            return mine.result()
+        finally:
+            self._turn.acquire()
+
+    def _train_if_all_wait(self) -> None:
+        if not self._asked or len(self._asked) < self._busy:
+            return
+        asked, self._asked = self._asked, []
+        try:
+            courses = trained([trial for trial, *_ in asked], asked[0][1])
+        except BaseException as error:
+            for *_, waiting in asked:
+                waiting.set_exception(error)
+            return
+        for (*_, waiting), course in zip(asked, courses, strict=True):
+            waiting.set_result(course)

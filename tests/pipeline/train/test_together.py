@@ -1,0 +1,54 @@
+"""What many threads ask for is trained at once, and what fails there fails for each of them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+import pytest
+
+from darklode.pipeline.train import together
+from darklode.pipeline.train.loop import Course
+from darklode.pipeline.train.stack import Trial
+from darklode.pipeline.train.task import Task
+from darklode.pipeline.train.together import Together, trainer
+
+from .conftest import QUICK, Adapted
+
+SHORT = QUICK.model_copy(update={"steps": 10})
+
+
+@pytest.fixture(scope="module")
+def task(adapted: Adapted) -> Task:
+    return Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+
+
+def asked(task: Task, wanted: list[int]) -> list[list[Course]]:
+    """What each thread gets that trains so many heads, one after the other."""
+    shared = Together(len(wanted))
+
+    def works(place: int) -> list[Course]:
+        with shared.working():
+            return [trainer()(Trial(task, 1e-3, place, lambda *_: None), SHORT) for _ in range(wanted[place])]
+
+    with ThreadPoolExecutor(len(wanted)) as threads:
+        waiting = [threads.submit(copy_context().run, works, place) for place in range(len(wanted))]
+    return [one.result() for one in waiting]
+
+
+def test_all_that_wait_are_trained_at_once_as_if_alone(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, real = list[int](), together.trained
+    monkeypatch.setattr(together, "trained", lambda trials, of: sizes.append(len(trials)) or real(trials, of))
+    found = asked(task, [1, 3, 0, 2])
+    assert sizes == [3, 2, 1]
+    assert [len(one) for one in found] == [1, 3, 0, 2]
+    for place, courses in enumerate(found):
+        alone = together.alone(Trial(task, 1e-3, place, lambda *_: None), SHORT)
+        assert all(one.best["0.weight"].tobytes() == alone.best["0.weight"].tobytes() for one in courses)
+
+
+def test_what_fails_fails_for_each(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(together, "trained", fails)
+    with pytest.raises(MemoryError, match="no room"):
+        asked(task, [1, 1])
