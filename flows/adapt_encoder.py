@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -12,21 +13,27 @@ from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, note, noted, recorded
 from darklode.flows.steps import run_step
-from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.serve.registry import NAME as REGISTRY
+from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import Source, tenant_of
 from darklode.pipeline.train.stage import TRAIN, train
 from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, tested
 from darklode.pipeline.train.vectors import Base
 from darklode.pipeline.train.verdict import VERDICT, demand_lift, verdict
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
+
+WARM = "warm_start"
+"""What is noted of where training began: an adapter's folder, or nothing."""
 
 STAGES = (PAIRS, HEADROOM_STAGE, TRAIN, TESTED, EVALUATE, VERDICT)
 """In data order."""
@@ -38,6 +45,7 @@ def adapt_encoder(
     out: str,
     settings: dict[str, Any] | None = None,
     dry_run: bool = False,
+    warm_start: str | None = None,
 ) -> str:
     """Adapt a query encoder to the labels of runs, and prove the lift or say that there is none.
 
@@ -47,6 +55,7 @@ def adapt_encoder(
         out: folder or s3:// prefix of the adapted encoder.
         settings: what differs from the first run's own settings.
         dry_run: stop before training, and say what could be gained.
+        warm_start: an adapter that training begins with, or a registry, whose live one it is.
 
     Returns:
         What was decided.
@@ -63,7 +72,8 @@ def adapt_encoder(
     base = base_of(runs, made, encoder, chosen)
     run = place(out)
     with run.lock():
-        note(run, {ADAPTED: list(runs), "encoder": encoder})
+        base = begun(run, base, chosen, warm_start) if warm_start else base
+        note(run, {ADAPTED: list(runs), "encoder": encoder, WARM: base.start.url if base.start else ""})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         for step in steps(base, chosen):
             run_step(run, step)
@@ -79,12 +89,17 @@ def adapt_encoder(
 def steps(base: Base, settings: Settings) -> list[Step]:
     """The stages, in data order."""
     given, seed = settings.adapt, settings.seed
+    learned = list(base.start.learned) if base.start else []
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
             PAIRS,
-            call(adaptation_pairs, given.only("tenant", "sources", "min_probability")),
-            lambda: {f"the run {one.run.store.url}": one.content() for one in base.sources},
+            call(adaptation_pairs, given.only("tenant", "sources", "min_probability"), learned),
+            lambda: (
+                {f"the run {one.run.store.url}": one.content() for one in base.sources}
+                | ({"what was learned before": key_of(learned)} if learned else {})
+            ),
+            unkeyed=("learned",),
             source=base.sources,
         ),
         Step(HEADROOM_STAGE, call(headroom, base)),
@@ -96,6 +111,28 @@ def steps(base: Base, settings: Settings) -> list[Step]:
         ),
         Step(VERDICT, call(verdict)),
     ]
+
+
+def begun(run: Run, base: Base, settings: Settings, warm_start: str) -> Base:
+    """The base with what training begins with: what was live when these rows came. A second night changes nothing.
+
+    Raises:
+        DoesNotFit: that is another tenant's, or of another base.
+        SettingsError: the method cannot begin with it.
+    """
+    from darklode.pipeline.train.start import start_from
+
+    encoder, method = base.encoder, settings.adapt.method
+    assert isinstance(encoder, SentenceTransformersSettings)
+    tenant = tenant_of(list(base.sources), settings.adapt.tenant)
+    registry = Store(warm_start).read(REGISTRY) is not None
+    live = Registry(warm_start).on_air(tenant) if registry else Adapter.open(warm_start)
+    before = noted(run).get(WARM)
+    if before is not None and before != (live and live.store.url):
+        kept = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)
+        if steps(kept, settings)[0].plan(run).stands:
+            return kept
+    return replace(base, start=start_from(live, tenant, encoder, method)) if live else base
 
 
 def base_of(runs: Sequence[str], made: Sequence[Recorded], encoder: str, settings: Settings) -> Base:

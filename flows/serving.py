@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,13 +21,15 @@ from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapted import AdaptedBuilder
 from darklode.pipeline.serve.check import Check
+from darklode.pipeline.serve.gate import Rivals, learned_by
 from darklode.pipeline.serve.index import Index
+from darklode.pipeline.serve.registry import Registry
 from darklode.pipeline.serve.swap import ORDER, SWAP_STAGE, swap
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import Settings
 
-BASE, BM25 = "base", "bm25"
+BASE, BM25, ALL = "base", "bm25", "all"
 
 
 @contextmanager
@@ -54,9 +56,9 @@ def open_index(url: str, tenant: str | None, adapters: Sequence[Adapter] = ()) -
 def _tenant(source: Source, named: str | None, adapters: Sequence[Adapter]) -> str:
     found = source.tenants()
     for adapter in adapters:
-        if named is not None and named != adapter.tenant:
+        if named is not None and named not in adapter.tenants:
             raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {named}")
-        named = adapter.tenant
+        named = named or adapter.tenant
     if named is not None and named not in found and adapters:
         raise DoesNotFit(
             f"{adapters[0].store.url} is the tenant {named}'s, of whom {source.run.store.url} holds nothing"
@@ -135,6 +137,35 @@ def checking(adapter: str, index: str) -> Iterator[Check]:
     found = Adapter.open(adapter)
     with open_index(index, None, [found]) as (opened, made):
         yield Check(found, opened, _of_index(found, made.settings), made.settings)
+
+
+@contextmanager
+def rivals(check: Check, registry: Registry, shared: Sequence[str]) -> Iterator[list[Rivals]]:
+    """What a release must not be worse than: its tenant's live adapter, and what is live for those it is shared with.
+
+    Args:
+        check: of the adapter against its tenant's index.
+        registry: has what is live.
+        shared: other tenants of the index, or `all`.
+
+    Raises:
+        ArtifactError: the index has no such tenant.
+    """
+    run, mine = check.index.source.run.store.url, check.adapter.tenant
+    others = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
+    with ExitStack() as stack:
+        found = []
+        for tenant in [mine, *(one for one in others if one != mine)]:
+            live = registry.on_air(tenant)
+            if tenant == mine and (live is None or live.id == check.adapter.id):
+                continue
+            index = check.index if tenant == mine else stack.enter_context(open_index(run, tenant))[0]
+            base = _neural(BASE, check.adapter.base, check.settings)
+            old = AdaptedBuilder(base, live) if live else base
+            learned = learned_by([check.adapter, *([live] if live else [])])
+            named = f"the live adapter {live.id}" if live else "the base"
+            found.append(Rivals(index, AdaptedBuilder(base, check.adapter), old, named, learned))
+        yield found
 
 
 def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:

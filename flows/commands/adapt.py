@@ -63,6 +63,10 @@ def train(
         str | None,
         typer.Option(metavar="NAME", help="linear, ffn, closed_form, lora, top_n or full; sets adapt.method."),
     ] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="ADAPTER", help="Begin with this adapter's head, or with the live one of a registry."),
+    ] = None,
     tenants: Annotated[
         str | None,
         typer.Option(
@@ -93,7 +97,7 @@ def train(
         _each(runs, encoder, out, tenants, values, dry_run=dry_run)
         return
     try:
-        launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run)
+        launch(adapt_encoder, reporter(), runs, encoder, out, values, dry_run, warm_start)
     except NoLift:
         _show(out)
         raise

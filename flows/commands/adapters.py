@@ -47,19 +47,27 @@ def release(
     *,
     index: Annotated[str, typer.Option("--index", metavar="RUN", help="The run whose texts it is to search.")],
     registry: RegistryOption = PLACE,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--share-with", metavar="TENANT", help="Live for this tenant, too, or for all of the run, if none falls."
+        ),
+    ] = None,
     force: Annotated[
         str | None,
         typer.Option(metavar="REASON", help="Release what is refused, and write down why; never another tenant's."),
     ] = None,
 ) -> None:
-    """Make an adapter its tenant's live one; what `adapt check` refuses or no lift is shown of is refused."""
+    """Make an adapter its tenant's live one; refused is what does not fit, lifts nothing or lets a tenant fall."""
     from darklode.flows import serving
     from darklode.pipeline.serve.registry import Registry
 
     with serving.checking(adapter, index) as check, answering(as_json=False) as answer:
         kept = Registry(registry)
-        name = kept.release(check, force)
-        answer.say(f"{name} is live for {check.adapter.tenant}: {kept.folder(name)}/query_encoder")
+        with serving.rivals(check, kept, share or ()) as rivals:
+            name = kept.release(check, force, rivals)
+        tenants = ", ".join(sorted(tenant for tenant, order in kept.live.items() if order[-1:] == [name]))
+        answer.say(f"{name} is live for {tenants}: {kept.folder(name)}/{check.adapter.files}")
 
 
 @app.command(epilog="Example: darklode adapters rollback acme")
@@ -72,6 +80,4 @@ def rollback(
     kept = Registry(registry)
     now = kept.rollback(tenant)
     with answering(as_json=False) as answer:
-        answer.say(
-            f"{now or 'the base'} is live for {tenant}" + (f": {kept.folder(now)}/query_encoder" if now else ".")
-        )
+        answer.say(f"{now or 'the base'} is live for {tenant}" + (f": {kept.folder(now)}" if now else "."))

@@ -6,8 +6,9 @@ ROOT/kept/ID/             the adapter as it was released: its record and `query_
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,8 @@ from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
 from darklode.pipeline.serve.check import Check, demand_fit
-from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.serve.gate import Rivals, demand_no_fall
+from darklode.pipeline.train.adapter import HEAD, RECORD, Adapter, lying
 from darklode.pipeline.train.identity import weights_hash
 
 NAME = "registry.json"
@@ -52,41 +54,52 @@ class Registry:
     def rows(self) -> list[Row]:
         """What is known of each adapter, by tenant, the live one first, then the ones before it, latest first."""
         found: list[Row] = []
-        for tenant in sorted({row["tenant"] for row in self.adapters.values()}):
+        of_tenant: dict[str, set[str]] = {tenant: set(order) for tenant, order in self.live.items()}
+        for name, row in self.adapters.items():
+            of_tenant.setdefault(row["tenant"], set()).add(name)
+        for tenant, mine in sorted(of_tenant.items()):
             order = self.live.get(tenant, [])[::-1]
-            mine = [name for name, row in self.adapters.items() if row["tenant"] == tenant]
-            for name in [*dict.fromkeys(order), *sorted(set(mine) - set(order))]:
+            for name in [*dict.fromkeys(order), *sorted(mine - set(order))]:
                 state = "released" if order[:1] == [name] else "before" if name in order else "retired"
-                found.append({"tenant": tenant, "adapter": name, "state": state, **self.adapters[name]})
+                found.append({**self.adapters[name], "tenant": tenant, "adapter": name, "state": state})
         return found
 
     def folder(self, name: str) -> str:
         """Where a released adapter is kept."""
         return f"{self._store.url}/{KEPT}/{name}"
 
-    def release(self, check: Check, force: str | None) -> str:
-        """Make an adapter its tenant's live one; returns its id.
+    def on_air(self, tenant: str) -> Adapter | None:
+        """A tenant's live adapter; None: the base."""
+        order = self.live.get(tenant, [])
+        return Adapter.open(self.folder(order[-1])) if order else None
+
+    def release(self, check: Check, force: str | None, rivals: Sequence[Rivals] = ()) -> str:
+        """Make an adapter the live one of its tenant, and of those whom it is shared with; returns its id.
 
         Args:
             check: of the adapter against its tenant's index.
             force: why it is released although it should not be; written down.
+            rivals: what is live for its tenant, and for each whom it is shared with, which must not fall.
 
         Raises:
             DoesNotFit: the check refuses it, and nobody says why it is to be released all the same.
-            NoLift: likewise, of an adapter that hands the base over.
+            NoLift: likewise, of an adapter that hands the base over, or by which a tenant falls.
         """
-        refused = list(_refusals(check))
+        refused = list(_refusals(check, rivals))
         if refused and not force:
             raise refused[0]
         adapter, name = check.adapter, check.adapter.id
         with self._changing():
-            self._keep(adapter, name)
+            tenants = list(dict.fromkeys([adapter.tenant, *(one.index.tenant for one in rivals)]))
+            self._keep(adapter, name, tenants[1:])
             self.adapters[name] = _row(check)
-            order = self.live.setdefault(adapter.tenant, [])
-            before = order[-1] if order else None
-            if before != name:
-                order.append(name)
-            self._write("release", adapter.tenant, before, name, _reason(force, refused) if refused else None)
+            for tenant in tenants:
+                order = self.live.setdefault(tenant, [])
+                before = order[-1] if order else None
+                if before != name:
+                    order.append(name)
+                self._note("release", tenant, before, name, _reason(force, refused) if refused else None)
+            self._write()
         return name
 
     def rollback(self, tenant: str) -> str | None:
@@ -100,10 +113,11 @@ class Registry:
             if not order:
                 raise ArtifactError(f"{self._store.url} has no released adapter of the tenant {tenant}")
             now = order[-2] if len(order) > 1 else None
-            if now and weights_hash(Store(self.folder(now))) != self.adapters[now]["weights"]:
+            if now and _damaged(self.folder(now), self.adapters[now]["weights"]):
                 raise ArtifactError(f"{self.folder(now)} is damaged; release that adapter again from its own folder")
             before = order.pop()
-            self._write("rollback", tenant, before, now, None)
+            self._note("rollback", tenant, before, now, None)
+            self._write()
         return now
 
     @contextmanager
@@ -114,18 +128,22 @@ class Registry:
             self.adapters, self.live, self.history = fresh.adapters, fresh.live, fresh.history
             yield
 
-    def _write(self, action: str, tenant: str, before: str | None, now: str | None, forced: str | None) -> None:
+    def _note(self, action: str, tenant: str, before: str | None, now: str | None, forced: str | None) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"at": at, "action": action, "tenant": tenant, "before": before, "now": now, "forced": forced}
         self.history.append(entry)
+
+    def _write(self) -> None:
         self._store.write(NAME, seal({"adapters": self.adapters, "live": self.live, "history": self.history}))
 
-    def _keep(self, adapter: Adapter, name: str) -> None:
-        """Have a copy that another night's adapter does not overwrite; the record comes last."""
-        for file in [*sorted(adapter.store.sizes(FOLDER, recursive=True)), INPUTS, RECORD]:
+    def _keep(self, adapter: Adapter, name: str, others: Sequence[str]) -> None:
+        """Have a copy that another night's adapter does not overwrite; the record comes last, with whom it serves."""
+        for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD, INPUTS]:
             data = None if self._linked(adapter.store, file, name) else adapter.store.read(file)
             if data is not None:
                 self._store.write(f"{KEPT}/{name}/{file}", data)
+        facts = adapter.facts | ({"shared_with": list(others)} if others else {})
+        self._store.write(f"{KEPT}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode())
 
     def _linked(self, given: Store, file: str, name: str) -> bool:
         """Whether the file could be linked, which takes no room: an adapter's files are replaced, never written to."""
@@ -145,13 +163,20 @@ def _reason(force: str | None, refused: list[DarklodeError]) -> str:
     return f"{force} ({'; '.join(map(str, refused))})"
 
 
-def _refusals(check: Check) -> Iterator[DarklodeError]:
+def _damaged(url: str, weights: str) -> bool:
+    store = Store(url)
+    return weights_hash(store, Adapter(store, lying(store)).files) != weights
+
+
+def _refusals(check: Check, rivals: Sequence[Rivals]) -> Iterator[DarklodeError]:
     """Why an adapter is not to be released."""
     if not check.adapter.ships:
         yield NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
     try:
         demand_fit(check.adapter, check.index, list(check.findings()))
-    except DoesNotFit as error:
+        for one in rivals:
+            demand_no_fall(one)
+    except (DoesNotFit, NoLift) as error:
         yield error
 
 

@@ -80,6 +80,11 @@ class Adapter:
         return str(self.facts["tenant"])
 
     @property
+    def tenants(self) -> list[str]:
+        """Whom it may serve: whose it is, and those whom it was released for besides."""
+        return [self.tenant, *self.facts.get("shared_with", [])]
+
+    @property
     def light(self) -> bool:
         """Whether it is a head alone, its base being wherever that lies: one of many tenants' that share it."""
         return bool(self.facts.get("form") == "head")

@@ -42,7 +42,8 @@ class TrainedHead:
 
     def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
         """See `Method`."""
-        return trainer()(Trial(task, setting, seed, tell), self._settings)
+        begun = self._base.start.layers if self._base.start else None
+        return trainer()(Trial(task, setting, seed, tell, begun), self._settings)
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """See `Method`; no query is encoded again."""

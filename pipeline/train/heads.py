@@ -106,6 +106,15 @@ def dense(layers: Layers) -> Layers:
     return [*found, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
 
 
+def added(layers: Layers) -> Layers:
+    """What `dense` made plain layers of: the weights of f in x + f(x)."""
+    d = len(layers[-1][1])
+    if len(layers) == 1:
+        return [(layers[0][0] - np.eye(d, dtype=np.float32), layers[0][1])]
+    hidden = [(weight[:d, :d], bias[:d]) for weight, bias in layers[:-1]]
+    return [*hidden, (layers[-1][0][:, :d], layers[-1][1])]
+
+
 def applied(layers: Layers, vectors: Floats) -> Floats:
     """Vectors through plain layers, as `dense` gives them, at length 1; of none the same, a zero vector stays zero."""
     found = torch.from_numpy(np.array(vectors, np.float32))

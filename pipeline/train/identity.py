@@ -27,6 +27,8 @@ DEPTH = 10
 QUERIES, TEXTS = 16, 16
 """Probes of each run."""
 
+LEARNED = "SELECT DISTINCT text FROM adaptation_queries WHERE split = 'train' ORDER BY text"
+
 DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
 
@@ -56,6 +58,7 @@ def record(run: Run, base: Base, settings: SentenceTransformersSettings, form: s
         "base": identity(settings) | {"dimensions": frozen.dimensions},
         "weights": weights,
         "data": data,
+        "learned": sorted({*tables.sql(LEARNED)["text"].to_pylist(), *(base.start.learned if base.start else ())}),
         "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
     }
     run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())

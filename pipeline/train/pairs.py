@@ -32,6 +32,8 @@ NEAR = """
     WHERE side < most
 """
 
+SEEN = "SELECT DISTINCT n FROM {keys} SEMI JOIN {learned} USING (key)"
+
 FATES = """
     WITH of_query AS (
         SELECT query_id, bool_or(relevance > 0) AS answered, bool_or(learned AND split = 'train') AS taught
@@ -48,7 +50,7 @@ QUERIES = """
                WHERE learned AND split = 'train'),
     sharing AS (SELECT DISTINCT query_id FROM {known} SEMI JOIN taught USING (content_hash) WHERE relevance > 0)
     SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, index, text, "group", split, kind,
-           s.query_id IS NOT NULL AS shares_positive
+           s.query_id IS NOT NULL OR (split <> 'train' AND n IN (FROM {seen})) AS shares_positive
     FROM kept LEFT JOIN sharing s USING (query_id) ORDER BY query_id
 """
 
@@ -59,7 +61,9 @@ LABELS = """
 """
 
 
-def adaptation_pairs(sources: Sequence[Source], output: Output, settings: AdaptSettings) -> None:
+def adaptation_pairs(
+    sources: Sequence[Source], output: Output, settings: AdaptSettings, learned: Sequence[str] = ()
+) -> None:
     """Gather one tenant's queries, labels and texts; sides are those of the runs.
 
     A train query that is near to one of validation or test is left out, whichever run it is of, and so is a validation
@@ -69,6 +73,8 @@ def adaptation_pairs(sources: Sequence[Source], output: Output, settings: AdaptS
         sources: the runs; ids of all but the first begin with `run N:`.
         output: takes `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
         settings: tenant, sources and min_probability.
+        learned: queries that what training begins with has learned from: a held-out query near to one of them counts
+            as one that shares a positive.
 
     Raises:
         ArtifactError: there is nothing to learn from, or several tenants.
@@ -80,7 +86,7 @@ def adaptation_pairs(sources: Sequence[Source], output: Output, settings: AdaptS
             output.write("adaptation_texts", _texts(rows, source.number))
     queries = pa.concat_tables([_indexed(one.queries(tenant), one.number) for one in sources])
     labels = pa.concat_tables([one.labels(tenant, settings.sources, settings.min_probability) for one in sources])
-    _write(output.so_far("adaptation_texts"), output, tenant, queries, labels)
+    _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
             "no query of the runs' train split has a positive to learn from; look at adapt.sources and "
@@ -88,7 +94,8 @@ def adaptation_pairs(sources: Sequence[Source], output: Output, settings: AdaptS
         )
 
 
-def _write(texts: Tables, output: Output, tenant: str, queries: pa.Table, labels: pa.Table) -> None:
+def _write(texts: Tables, output: Output, tenant: str, given: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
+    queries, labels, learned = given
     counted = pa.array(range(queries.num_rows), pa.int64())
     owner = pa.array([tenant] * queries.num_rows, pa.string())
     numbered = queries.append_column("n", counted).append_column("tenant", owner)
@@ -97,9 +104,12 @@ def _write(texts: Tables, output: Output, tenant: str, queries: pa.Table, labels
         for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
             connection.register(name, rows)
         known = keep(connection, KNOWN, named)
-        near = keep(connection, NEAR, keys=near_keys(connection, Relation("numbered")))
+        keys = near_keys(connection, Relation("numbered"))
+        near = keep(connection, NEAR, keys=keys)
+        connection.register("before", _asked(learned, tenant))
+        seen = keep(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
         fates = keep(connection, FATES, known=known, near=near)
-        kept = keep(connection, QUERIES, named, fates=fates, known=known)
+        kept = keep(connection, QUERIES, named, fates=fates, known=known, seen=seen)
         found = connection.sql(f"FROM {kept} ORDER BY query_id").to_arrow_table()
         rows = connection.sql(LABELS.format(known=known, kept=kept), params=named).to_arrow_table()
         counts = connection.sql(
@@ -113,6 +123,11 @@ def _write(texts: Tables, output: Output, tenant: str, queries: pa.Table, labels
     output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", found.num_rows, dropped))
     for split in ("train", "validation", "test"):
         output.facts[split] = pc.sum(pc.equal(found["split"], split)).as_py() or 0
+
+
+def _asked(texts: Sequence[str], tenant: str) -> pa.Table:
+    n = pa.array(range(len(texts)), pa.int64())
+    return pa.table({"n": n, "tenant": pa.repeat(tenant, len(texts)), "text": pa.array(texts, pa.string())})
 
 
 def _indexed(rows: pa.Table, number: int) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,9 @@ from darklode.pipeline.train.sources import Source
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings
 
+if TYPE_CHECKING:
+    from darklode.pipeline.train.start import Start
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -42,12 +45,14 @@ class Base:
         cache: where its vectors are kept.
         search: how they are searched.
         sources: the runs, whose words are read only where a vector is missing.
+        start: what training begins with; None: the base itself.
     """
 
     encoder: EncoderKind
     cache: CacheSettings
     search: VectorSettings
     sources: tuple[Source, ...]
+    start: Start | None = None
 
     @cached_property
     def _model(self) -> Deferred:
@@ -57,7 +62,8 @@ class Base:
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change a vector."""
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype}
+        begun = {"begun with": self.start.weights} if self.start else {}
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """The base's vectors of queries, shape (len(texts), dimensions)."""

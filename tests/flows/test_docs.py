@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
-BASE: Any = SimpleNamespace(sources=())  # the steps name it, and ask it for nothing else
+BASE: Any = SimpleNamespace(sources=(), start=None)  # the steps name it, and ask it for nothing else
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

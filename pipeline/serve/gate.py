@@ -1,0 +1,93 @@
+"""Whether an adapter may take the place of what is live: compared on test queries that none of them learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.relations import Relation
+from darklode.pipeline.evaluate.measures import measured
+from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.serve.index import Index
+from darklode.pipeline.train.adapter import Adapter
+
+MARGIN = 0.01
+"""By so much nDCG@10 may fall at the lower end of the 95 % interval."""
+
+MEASURE, DEPTH = "nDCG@10", 10
+
+NEAR = """
+    SELECT DISTINCT l.n FROM {keys} l JOIN {keys} k USING (key) WHERE k.n >= $first AND l.n < $first ORDER BY l.n
+"""
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Two systems for one tenant's index: what is to go live, and what is live there.
+
+    Attributes:
+        index: the tenant's texts.
+        new: what is to go live.
+        old: what is live.
+        named: what that is, in words.
+        learned: queries that one of them learned from.
+    """
+
+    index: Index
+    new: Factory
+    old: Factory
+    named: str
+    learned: Sequence[str]
+
+
+def learned_by(adapters: Iterable[Adapter]) -> list[str]:
+    """The queries that adapters learned from, as they recorded them."""
+    return sorted({text for one in adapters for text in one.facts.get("learned", [])})
+
+
+def demand_no_fall(rivals: Rivals) -> None:
+    """Make sure that nDCG@10 does not fall by more than `MARGIN`, at the lower end of the 95 % interval.
+
+    Raises:
+        NoLift: it does, or no labelled test query is left to tell by.
+    """
+    index, tenant = rivals.index, rivals.index.tenant
+    queries, labels = _test(index, rivals.learned)
+    if not queries.num_rows:
+        raise NoLift(f"no test query of the tenant {tenant} is labelled that none has learned from: nothing is shown")
+    ids, systems = queries["query_id"].to_pylist(), {"new": rivals.new, "old": rivals.old}
+    found = index.top(systems, queries["text"].to_pylist(), DEPTH)
+    found = found.append_column("query_id", queries["query_id"].combine_chunks().take(found["query"].combine_chunks()))
+    lists: Mapping[str, pa.Table] = {name: found.filter(pc.equal(found["system"], name)) for name in systems}
+    values = {name: measured([one], labels, ids, [MEASURE]) for name, one in lists.items()}
+    groups = queries["group"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    found_between = compared(values["new"], values["old"], groups, Chance())
+    mean, low = (float(one[0]) for one in (found_between.mean, found_between.low))
+    if not low >= -MARGIN:
+        raise NoLift(
+            f"the tenant {tenant} would fall: {MEASURE} {mean:+.3f} ({low:+.3f} or more) against {rivals.named} on "
+            f"{len(ids)} test queries; at most {MARGIN} may be lost"
+        )
+
+
+def _test(index: Index, learned: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Labelled test queries near to none that was learned from: query_id, text and group; and their labels."""
+    queries, labels = index.source.queries(index.tenant), index.source.labels(index.tenant, (), 0.0)
+    right = labels.filter(pc.greater(labels["relevance"], 0))["query_id"].combine_chunks()
+    asked = queries.filter(pc.and_(pc.equal(queries["split"], "test"), pc.is_in(queries["query_id"], right)))
+    texts = [*asked["text"].to_pylist(), *learned]
+    rows = {"n": pa.array(range(len(texts)), pa.int64()), "tenant": pa.repeat(index.tenant, len(texts)), "text": texts}
+    with index.source.tables.connect() as connection:
+        connection.register("asked", pa.table(rows))
+        near = NEAR.format(keys=near_keys(connection, Relation("asked")))
+        seen = connection.sql(near, params={"first": asked.num_rows}).to_arrow_table()["n"].to_numpy()
+    kept = np.setdiff1d(np.arange(asked.num_rows), seen)
+    asked = asked.take(pa.array(kept))
+    return asked, labels.filter(pc.is_in(labels["query_id"], asked["query_id"].combine_chunks()))

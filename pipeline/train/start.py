@@ -1,0 +1,67 @@
+"""Where a night's training begins: the head that was handed over before, and what it learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from darklode.pipeline.base.errors import DoesNotFit, SettingsError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.adapter import Adapter
+from darklode.pipeline.train.identity import identity
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.heads import Layers
+
+METHODS = ("linear", "ffn")
+SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
+
+
+@dataclass(frozen=True)
+class Start:
+    """What training begins with.
+
+    Attributes:
+        url: the adapter's folder.
+        weights: hash of its files.
+        layers: of its head; None: it hands the base over.
+        learned: the queries that it, and what it began with, learned from: no test for what follows.
+    """
+
+    url: str
+    weights: str
+    layers: Layers | None
+    learned: Sequence[str]
+
+
+def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> Start:
+    """Begin with an adapter.
+
+    Args:
+        adapter: of the same tenant, base and method.
+        tenant: whose rows are learned from.
+        encoder: the base.
+        method: of what is to be trained.
+
+    Raises:
+        SettingsError: the method cannot begin with a head, or the adapter's is another one.
+        DoesNotFit: it is another tenant's, or has another base.
+    """
+    from darklode.pipeline.train.heads import LAYERS, added
+
+    if method not in METHODS:
+        raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
+    if adapter.tenant != tenant:
+        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+    mine, theirs = identity(encoder), adapter.facts["base"]
+    other = [name for name in SAME if mine[name] != theirs[name]]
+    if other:
+        raise DoesNotFit(
+            f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {mine[other[0]]}"
+        )
+    layers = adapter.layers if adapter.ships else []
+    if adapter.ships and len(layers) != LAYERS[method]:
+        raise SettingsError(f"{adapter.store.url} is no {method} head: {method} cannot begin with it")
+    learned = adapter.facts.get("learned", [])
+    return Start(adapter.store.url, adapter.facts["weights"], added(layers) if layers else None, learned)
