@@ -33,6 +33,7 @@ app = application(no_args_is_help=True, cls=Commands)
 app.command()(adapt_compare.compare)
 app.command()(adapt_serve.check)
 app.command()(adapt_serve.swap)
+app.command()(adapt_serve.onnx)
 
 ALL = "all"
 """In the place of tenants' names."""

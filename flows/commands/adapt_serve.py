@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from darklode.flows.commands.options import JsonOption
+from darklode.flows.console import console, printable
 
 Adapted = Annotated[str, typer.Argument(metavar="ADAPTER", help="A folder of `darklode adapt`, or s3://….")]
 IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="The run whose texts it is to search.")]
@@ -51,3 +52,16 @@ def swap(
         answer.table("overlap", distribution(rows), "Texts of the first ten that stay")
         answer.table("queries", most(rows, SHOWN), "Queries that change most", "No query changes.")
         answer.say(f"{sentence(rows)} All of it: {page}")
+
+
+def onnx(adapter: Adapted) -> None:
+    """Write the query encoder as one ONNX graph from token ids to the final vector, with its tokenizer: onnx/."""
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.train.adapter import Adapter
+    from darklode.pipeline.train.graph import FOLDER, export
+
+    with Run(adapter).lock():
+        found = Adapter.open(adapter)
+        off = export(found)
+    place = printable(found.store.path(FOLDER))
+    console.print(f"{place}: its vectors differ from the model's by {off:.1e} at most.", soft_wrap=True)

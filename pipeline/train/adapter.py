@@ -111,7 +111,7 @@ class Adapter:
 
             vectors = applied(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
         else:
-            vectors = np.asarray(self._model.encode(list(texts), show_progress_bar=False), np.float32)
+            vectors = np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
         vectors[[not text.strip() for text in texts]] = 0
         return vectors
 
@@ -126,7 +126,8 @@ class Adapter:
         return [] if data is None else layers_of(load(data))
 
     @cached_property
-    def _model(self) -> Any:
+    def model(self) -> Any:
+        """The folder as sentence-transformers loads it, on the processor."""
         from sentence_transformers import SentenceTransformer
 
         getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has

@@ -1,18 +1,26 @@
 """One adapted encoder for all tests here."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from darklode.flows.adapt_encoder import steps
-from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
+from darklode.pipeline.train.heads import Head
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.verdict import VERDICT
+from darklode.pipeline.train.weights import Weights, as_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt, settings_for
+from helpers.runs import execute, read
 
 QUICK = AdaptSettings(steps=100, batch=16, learning_rates=(1e-4, 3e-4), refresh_steps=50)
 
@@ -38,6 +46,26 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
     for step in steps(base, settings):
         out.execute(step.plan(out), step.work)
     return Adapted(root, source, base, out, settings)
+
+
+def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
+    """The finished stages with other weights in them, or with the base as what is shipped."""
+    run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
+    row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if trained else "base", "share": 1.0}
+    trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0, "queries": 1}
+    weights = as_rows(0, trained or Head(8, 1).state())
+
+    def tried(_tables: Tables, output: Output) -> None:
+        output.write("adaptation_trials", rows_of("adaptation_trials", trial))
+        output.write("adapter_weights", weights)
+
+    execute(run, TRAIN, tried)
+    execute(run, VERDICT, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
+    return run
+
+
+def rows_of(table: str, row: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([row], schema=TABLES[table].schema)
 
 
 def redo(these: Sequence[Step], out: Run, stop_after: int | None = None) -> list[str]:

@@ -2,34 +2,25 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from peft import PeftModel
 
-from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.adapter import ALONE as ADAPTER
 from darklode.pipeline.train.adapter import FOLDER, SAVED
 from darklode.pipeline.train.encoder import Encoder
 from darklode.pipeline.train.folder import recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
-from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.task import Questions
-from darklode.pipeline.train.verdict import VERDICT
-from darklode.pipeline.train.weights import Weights, as_rows
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.tables import TABLES
 from helpers.adapted import model_in
-from helpers.runs import execute, read
 
-from .conftest import QUICK, Adapted
+from .conftest import QUICK, Adapted, decided
 
 ALONE = """
 import sys
@@ -48,26 +39,6 @@ def moved(layers: int) -> Head:
         for _ in range(layers)
     ]
     return Head.of(weights)
-
-
-def decided(adapted: Adapted, folder: Path, trained: Weights | None) -> Run:
-    """The finished stages with other weights in them, or with the base as what is shipped."""
-    run = Run(str(shutil.copytree(Path(adapted.out.store.url), folder)))
-    row = read(run, "adapter_verdict")[0] | {"shipped": "adapted" if trained else "base", "share": 1.0}
-    trial = {"trial": 0, "setting": "x", "share": 1.0, "step": 1, "validation": 1.0, "queries": 1}
-    weights = as_rows(0, trained or Head(8, 1).state())
-
-    def tried(_tables: Tables, output: Output) -> None:
-        output.write("adaptation_trials", rows_of("adaptation_trials", trial))
-        output.write("adapter_weights", weights)
-
-    execute(run, TRAIN, tried)
-    execute(run, VERDICT, lambda _, output: output.write("adapter_verdict", rows_of("adapter_verdict", row)))
-    return run
-
-
-def rows_of(table: str, row: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist([row], schema=TABLES[table].schema)
 
 
 def loaded_elsewhere(folder: Path, to: Path) -> Floats:

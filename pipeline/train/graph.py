@@ -1,0 +1,163 @@
+"""A whole query encoder as one ONNX graph, from token ids to the final vector, with its tokenizer beside it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from logging import ERROR, getLogger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.train.adapter import FOLDER as ENCODER
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.adapter import Adapter
+    from darklode.pipeline.train.vectors import Floats
+
+FOLDER = "onnx"
+GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "about.json"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+OUTPUT = "vector"
+OPSET = 18
+
+CLOSE = 1e-4
+"""The largest difference of a number between the graph and the model, both in float32."""
+
+READING = """\
+from tokenizers import Tokenizer; from onnxruntime import InferenceSession
+Put about.json's `prompt` before each text, encode it by tokenizer.json, and give the graph its `inputs` as int64."""
+
+
+def export(adapter: Adapter) -> float:
+    """Write `onnx/` beside an adapter's `query_encoder/`; in float32, whatever the encoder is kept in.
+
+    Args:
+        adapter: its folder; what is handed over there, be it the base.
+
+    Returns:
+        The largest difference of a number from the model's own vectors, of the adapter's recorded queries.
+
+    Raises:
+        MissingPart: onnx or onnxruntime is not installed.
+        DarklodeError: the folder has a head alone, the graph gives other vectors than the model, or the model has no
+            tokenizer that can lie beside.
+    """
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise MissingPart(f'the graph needs {" and ".join(missing)}: pip install "darklode[onnx]"')
+    if adapter.light:
+        raise DarklodeError(f"{adapter.store.url} is a head alone; a graph is made of a folder with {ENCODER}/")
+    model, texts = adapter.model.float().eval(), _probes(adapter)
+    with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
+        folder = Path(scratch)
+        prompt = model.prompts.get(model.default_prompt_name or "", "")
+        _tokenizer(model).save(str(folder / TOKENIZER))
+        inputs = _written(model, [prompt + text for text in texts], folder / GRAPH)
+        about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
+        (folder / ABOUT).write_text(json.dumps(about))
+        off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
+        if off > CLOSE:
+            raise DarklodeError(
+                f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not handed over"
+            )
+        adapter.store.delete_folder(FOLDER)
+        for path in sorted(folder.iterdir()):
+            if path.name != ABOUT:
+                adapter.store.write(f"{FOLDER}/{path.name}", path.read_bytes())
+        record = json.dumps(about | {"difference": off, "adapter": adapter.id}, indent=1, ensure_ascii=False)
+        adapter.store.write(f"{FOLDER}/{ABOUT}", record.encode())
+    return off
+
+
+def vectors(folder: Path, texts: Sequence[str]) -> Floats:
+    """What the graph in a folder makes of texts, shape (len(texts), dimensions)."""
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+    about = json.loads((folder / ABOUT).read_text())
+    found = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
+    columns = {
+        "input_ids": [one.ids for one in found],
+        "attention_mask": [one.attention_mask for one in found],
+        "token_type_ids": [one.type_ids for one in found],
+    }
+    given = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
+    (made,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], given)
+    return np.asarray(made, np.float32)
+
+
+def _probes(adapter: Adapter) -> list[str]:
+    """The queries that were recorded, and one that is longer than an encoder reads."""
+    texts = [row["text"] for index in adapter.facts["indexes"] for row in index["queries"]]
+    return [*texts, " ".join(texts * 50)]
+
+
+def _tokenizer(model: Any) -> Any:
+    """The model's fast tokenizer, which cuts and pads by itself.
+
+    Raises:
+        DarklodeError: it has none.
+    """
+    from tokenizers import Tokenizer
+
+    own = model.tokenizer
+    if not getattr(own, "is_fast", False):
+        raise DarklodeError(f"{type(own).__name__} is no tokenizer that can be saved as {TOKENIZER}")
+    made = Tokenizer.from_str(own.backend_tokenizer.to_str())
+    made.enable_truncation(model.max_seq_length or own.model_max_length)
+    made.enable_padding(direction=own.padding_side, pad_id=own.pad_token_id, pad_token=own.pad_token)
+    return made
+
+
+def _written(model: Any, texts: list[str], file: Path) -> list[str]:
+    """Trace the model on some texts; returns the inputs' names."""
+    import torch
+
+    features = (getattr(model, "preprocess", None) or model.tokenize)(texts)
+    names = [name for name in INPUTS if name in features]
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *given: Any) -> Any:
+            found = dict(zip(names, given, strict=True))
+            for module in self.model:
+                found = module(found)
+            return found["sentence_embedding"]
+
+    axes = {name: {0: "batch", 1: "length"} for name in names} | {OUTPUT: {0: "batch"}}
+    with _silent():
+        torch.onnx.export(
+            Whole(),
+            tuple(features[name] for name in names),
+            str(file),
+            input_names=names,
+            output_names=[OUTPUT],
+            dynamic_axes=axes,
+            opset_version=OPSET,
+            dynamo=False,  # the other exporter needs onnxscript
+        )
+    return names
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """What tracing warns of is looked at by comparing vectors."""
+    logger = getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
