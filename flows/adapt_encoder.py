@@ -17,11 +17,13 @@ from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import NAME as REGISTRY
 from darklode.pipeline.serve.registry import Registry
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
+from darklode.pipeline.train.holes import HOLES, NOBODY, HoleJudges, holes, holes_told
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.sources import Source, tenant_of
@@ -35,7 +37,7 @@ from darklode.schemas.settings import Settings
 WARM = "warm_start"
 """What is noted of where training began: an adapter's folder, or nothing."""
 
-STAGES = (PAIRS, HEADROOM_STAGE, TRAIN, TESTED, EVALUATE, VERDICT)
+STAGES = (PAIRS, HEADROOM_STAGE, TRAIN, TESTED, HOLES, EVALUATE, VERDICT)
 """In data order."""
 
 
@@ -75,42 +77,58 @@ def adapt_encoder(
         base = begun(run, base, chosen, warm_start) if warm_start else base
         note(run, {ADAPTED: list(runs), "encoder": encoder, WARM: base.start.url if base.start else ""})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in steps(base, chosen):
+        judges = judges_of(base, made)
+        for step in steps(base, chosen, judges):
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                reporter().say(headroom_told(run))
+                told = f"{headroom_told(run)}{holes_told(run, judges, chosen.adapt.judge_holes)}"
+                reporter().say(told)
                 if dry_run:
-                    return headroom_told(run)
+                    return told
         hand_over(run, base, chosen, list(runs))
     return demand_lift(run)
 
 
-def steps(base: Base, settings: Settings) -> list[Step]:
-    """The stages, in data order."""
+def judges_of(base: Base, made: Sequence[Recorded]) -> HoleJudges:
+    """Each run's judge, by the run's own settings."""
+    pairs = zip(base.sources, made, strict=True)
+    return HoleJudges(tuple((source, Judges.of(one.settings)) for source, one in pairs))
+
+
+def steps(base: Base, settings: Settings, judges: HoleJudges = NOBODY) -> list[Step]:
+    """The stages, in data order; without judges no hole is judged."""
     given, seed = settings.adapt, settings.seed
-    learned = list(base.start.learned) if base.start else []
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
-        Step(
-            PAIRS,
-            call(adaptation_pairs, given.only("tenant", "sources", "min_probability"), learned),
-            lambda: (
-                {f"the run {one.run.store.url}": one.content() for one in base.sources}
-                | ({"what was learned before": key_of(learned)} if learned else {})
-            ),
-            unkeyed=("learned",),
-            source=base.sources,
-        ),
+        pairs_step(base, settings),
         Step(HEADROOM_STAGE, call(headroom, base)),
-        Step(TRAIN, call(train, given.but("tenant", "sources", "min_probability"), base, seed=seed)),
+        Step(TRAIN, call(train, given.but("tenant", "sources", "min_probability", "judge_holes"), base, seed=seed)),
         Step(TESTED, call(tested, given.only(*METHOD), base)),
+        Step(HOLES, call(holes, given.judge_holes, judges), lambda: contents(base)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
         ),
         Step(VERDICT, call(verdict)),
     ]
+
+
+def pairs_step(base: Base, settings: Settings) -> Step:
+    """What is learned from."""
+    learned = list(base.start.learned) if base.start else []
+    return Step(
+        PAIRS,
+        call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability"), learned),
+        lambda: contents(base) | ({"what was learned before": key_of(learned)} if learned else {}),
+        unkeyed=("learned",),
+        source=base.sources,
+    )
+
+
+def contents(base: Base) -> dict[str, str]:
+    """What identifies the runs."""
+    return {f"the run {one.run.store.url}": one.content() for one in base.sources}
 
 
 def begun(run: Run, base: Base, settings: Settings, warm_start: str) -> Base:

@@ -1,7 +1,6 @@
 """build-benchmark: documents and a query log in, a judged benchmark and triplets out."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from darklode.flows import tools
@@ -20,10 +19,9 @@ from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_document
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, fitted_thresholds
+from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
-from darklode.pipeline.judge.teaching import taught
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
 from darklode.pipeline.prepare.split import SPLIT, split
@@ -151,7 +149,4 @@ def _nothing(tables: Tables, output: Output) -> None:
 
 def _judge(tables: Tables, output: Output, judges: Judges, *, seed: int = 0) -> None:
     """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns."""
-    if judges.settings.threshold == "fitted":
-        judges = replace(judges, thresholds=fitted_thresholds(tables))
-    judge_for = taught(tables, judges) if "human_labels" in tables else judges
-    judge(tables, output, judges.settings, judge_for=judge_for, seed=seed)
+    judge(tables, output, judges.settings, judge_for=calibrated(tables, judges), seed=seed)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, place, steps
+from darklode.flows.adapt_encoder import base_of, pairs_step, place
 from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
@@ -75,10 +75,10 @@ def compare_adapters(
 
 def comparing(base: Base, settings: Settings, methods: list[str], seeds: int) -> list[Step]:
     """The stages, in data order."""
-    given = settings.adapt.but("tenant", "sources", "min_probability", "method")
+    given = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
     measuring = settings.evaluate.only("bootstrap", "flips")
     return [
-        steps(base, settings)[0],
+        pairs_step(base, settings),
         Step(COMPARED, call(compare, given, base, methods=methods, seeds=seeds)),
         Step(SUMMED, call(comparison, measuring, seed=settings.seed)),
     ]

@@ -68,6 +68,12 @@ class AdaptSettings(Section):
         description="tried one after the other, the best on validation is kept (DevRev-Search: 5e-6); empty: the "
         "method's own, 3e-5, 1e-4 and 3e-4 of heads and LoRA, 5e-6, 1e-5 and 3e-5 of top_n and full",
     )
+    judge_holes: int = Field(
+        1000,
+        ge=0,
+        description="pairs at most that the judge of a build's labels is asked for: texts without a label in the first "
+        "ten of the test queries, by base and adapted alike, before they are compared; 0: none",
+    )
     report_to: NoRow[tuple[str, ...]] = Field(
         (), description="where the trainer of lora, top_n and full logs to: tensorboard, wandb, mlflow; empty: nowhere"
     )

@@ -146,6 +146,44 @@ ADAPTER_WEIGHTS = Table(
     ),
 )
 
+HOLE_VERDICTS = Table(
+    "hole_verdicts",
+    ("tenant", "query_id", "text_id"),
+    "what the judge said of texts without a label in the first ten of the test queries",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            TEXT,
+            field("rank", pa.int32(), "the better of its ranks by base and adapted, from 1"),
+            field("judge_id", pa.string(), "as in `verdicts`"),
+            field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
+            field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
+            field("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
+            field("error", pa.string(), "why there is no label", null=True),
+        ]
+    ),
+)
+
+ADAPTER_HOLES = Table(
+    "adapter_holes",
+    ("system",),
+    "labels in the first ten of the test queries before the judge filled holes, and what it added",
+    pa.schema(
+        [
+            field("system", pa.string(), "base or adapted"),
+            field("places", pa.int64(), "in the lists, ten a query at most"),
+            field("labelled", pa.int64(), "of them with a label before: over places this is Judged@10"),
+            field(
+                "judged",
+                pa.int64(),
+                "of them that the judge labelled: Judged@10 is (labelled + judged) / places then",
+            ),
+            field("relevant", pa.int64(), "of these that are relevant"),
+        ]
+    ),
+)
+
 ADAPTER_VERDICT = Table(
     "adapter_verdict",
     ("tenant",),
@@ -268,6 +306,8 @@ ADAPTATION_TABLES = (
     TRAINING_LOG,
     ADAPTATION_TRIALS,
     ADAPTER_WEIGHTS,
+    HOLE_VERDICTS,
+    ADAPTER_HOLES,
     ADAPTER_VERDICT,
     ADAPTED_TENANTS,
     COMPARISON_QUERIES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +28,12 @@ from darklode.pipeline.base.raters import (
     enough,
     fit_threshold,
 )
+from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.judge.human_labels import human_labels, relevant
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
-from darklode.pipeline.judge.teaching import compared, query_numbers
+from darklode.pipeline.judge.teaching import compared, query_numbers, taught
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
@@ -82,6 +83,21 @@ def calibrate(
             with closing(pair_blocks(tables, chunks, own)) as blocks:
                 judge, replies = compared(session, judge_for(chunks), blocks, own, seed)
             _write(output, one, judge.judge_id, settings, Comparison.of(own, replies), seed)
+
+
+def calibrated(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
+    """Builds the judges of a run's tenants: with the threshold that was fitted, taught by people where they learn.
+
+    Args:
+        tables: of the run; `calibration` and `pool` where the threshold is fitted, `human_labels` where they learn.
+        judges: by the run's settings.
+
+    Raises:
+        SettingsError: no threshold could be fitted for a tenant.
+    """
+    if judges.settings.threshold == "fitted":
+        judges = replace(judges, thresholds=fitted_thresholds(tables))
+    return taught(tables, judges) if "human_labels" in tables else judges
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:

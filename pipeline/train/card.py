@@ -29,6 +29,10 @@ The labels are those of the runs: where a judge gave them, a lift is a lift by t
 count as not relevant; `Judged@10` is the share of the first ten that has a label. Documents and their index are
 unchanged: this encoder is for queries alone, and only against the index of its base."""
 
+HOLES = """\
+`labelled` of `places` had a label before; what base or adapted have there without one went to the runs' own judge, both
+alike, by rank and within a budget: `judged`, and `relevant` of these."""
+
 READING = """\
 ```python
 from sentence_transformers import SentenceTransformer
@@ -97,6 +101,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     yield "Adapted less base", tables.sql(PAIRS), PARTS
     yield "What each reaches", tables.sql(SYSTEMS), "`ceiling` is what a perfect list reaches."
+    yield "Labels in the first ten", tables.read("adapter_holes"), HOLES
     yield "What it learned from", tables.sql(LEARNED), ""
     yield "What could be gained", tables.read("headroom"), "On the queries to choose on, before training."
     yield (

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions
     from darklode.pipeline.train.vectors import Base, Frozen
 
-HEADROOM_STAGE = Stage("headroom", 2, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+HEADROOM_STAGE = Stage("headroom", 3, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
-MEASURES = ("nDCG@10", "R@10", "R@100")
+MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
 
 PAIRED_SD = 0.2

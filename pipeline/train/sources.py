@@ -133,6 +133,10 @@ class Source:
         for rows in self.texts(tenant):
             yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
+    def count(self, query: str, **given: object) -> int:
+        """The number `n` of a question's only row."""
+        return int(self._rows(query, **given)["n"][0].as_py())
+
     def _rows(self, query: str, **given: object) -> pa.Table:
         with self.tables.connect(query) as connection:
             return connection.sql(query, params=given).to_arrow_table()

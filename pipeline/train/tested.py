@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Base
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
-TESTED = Stage("adapter_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
+TESTED = Stage("adapter_test", 2, READS, ("test_rankings",))
 
 SYSTEMS = ("base", "adapted")
 MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
@@ -38,7 +38,7 @@ def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) 
 
     Args:
         tables: those of `adaptation_pairs` and of the trials.
-        output: takes `test_queries`, `test_labels` and `test_rankings`; its fact `asked` counts how often.
+        output: takes `test_rankings`; its fact `asked` counts how often.
         settings: the method.
         base: the encoder that is adapted.
 
@@ -56,8 +56,6 @@ def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) 
             "no test query has a positive, so that no lift can be shown; raise split.test_share and build again, or "
             "mine with --test-from DAY"
         )
-    for table, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
-        output.write(table, tables.sql(query).cast(TABLES[table].schema))
     best, weights = chosen(tables)
     adapted = method_of(settings, base).vectors(weights, best["share"], asked)
     vectors = {"base": asked.vectors, "adapted": adapted}

@@ -15,8 +15,8 @@ from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
 VERDICT = Stage(
     "adapter_verdict",
-    2,
-    ("adaptation_queries", "adaptation_trials", "adapter_weights", "evaluation_pairs"),
+    3,
+    ("adaptation_queries", "adaptation_trials", "adapter_weights", "test_queries", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
 
@@ -26,9 +26,9 @@ DECIDES = "own positive"
 Row = dict[str, Any]
 
 FACTS = """
-    SELECT min(tenant) AS tenant,
-           count(*) FILTER (split = 'test' AND NOT shares_positive AND coalesce(kind, 'unseen') = 'unseen') AS queries
-    FROM adaptation_queries
+    SELECT (SELECT min(tenant) FROM adaptation_queries) AS tenant,
+           count(*) FILTER (NOT shares_positive AND coalesce(kind, 'unseen') = 'unseen') AS queries
+    FROM test_queries
 """
 
 # A part that holds every counted query has no rows of its own.
@@ -45,7 +45,7 @@ def verdict(tables: Tables, output: Output) -> None:
     The base stands, too, where the queries that a setting is chosen on chose it.
 
     Args:
-        tables: holds `adaptation_queries`, the trials and `evaluation_pairs`.
+        tables: holds `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
         output: takes `adapter_verdict`.
     """
     from darklode.pipeline.train.stage import best

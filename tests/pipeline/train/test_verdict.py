@@ -27,13 +27,13 @@ def decided(
     **found: Any,
 ) -> Run:
     run = Run(str(folder))
-    sides = [("test", False)] * own + [("test", True)] * 10
+    sides = [False] * own + [True] * 10
     queries = [
         {
-            "tenant": "t", "query_id": str(number), "index": 0, "text": "x", "group": str(number), "split": split,
+            "tenant": "t", "query_id": str(number), "text": "x", "group": str(number), "kind": None,
             "shares_positive": shares,
         }
-        for number, (split, shares) in enumerate(sides)
+        for number, shares in enumerate(sides)
     ]  # fmt: skip
     trials = [
         {"trial": 0, "setting": "0.0001", "share": one, "step": 5, "validation": 0.5 + 0.1 * (one == share)}
@@ -43,7 +43,9 @@ def decided(
     about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p": 0.5, "p_holm": 0.5}
     counted = about | FOUND | {"part": "counted", "difference": 0.9, "queries": own + 10, "wins": 1, "losses": 1}
     pairs = [counted, counted | {"part": part, "queries": own} | FOUND | found]
-    for name, rows in (("adaptation_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
+    known = [row | {"index": 0, "split": "test"} for row in queries]
+    put(run, "adaptation_queries", pa.Table.from_pylist(known, schema=TABLES["adaptation_queries"].schema))
+    for name, rows in (("test_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
     put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
     execute(run, VERDICT, verdict)

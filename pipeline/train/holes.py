@@ -1,0 +1,207 @@
+"""Holes: texts in the first ten of the test queries that have no label go to the judge before anything is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
+from darklode.pipeline.base.corpora import Digest, TenantChunks
+from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.judge.calibration import calibrated
+from darklode.pipeline.judge.port import PAIRS, Judge
+from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
+from darklode.pipeline.train.sources import Source, words_of
+from darklode.pipeline.train.tested import LABELS, QUERIES
+from darklode.schemas.adaptation_tables import ADAPTER_HOLES, HOLE_VERDICTS
+from darklode.schemas.tables import TABLES
+
+READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "test_rankings")
+HOLES = Stage("adapter_holes", 1, READS, ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name))
+
+DEPTH = 10
+AT_ONCE = 512
+"""Pairs that are judged and recorded together."""
+
+# Those that either side ranks high first: a budget that ends early ends at one rank for both.
+UNLABELLED = f"""
+    WITH found AS (
+        SELECT tenant, query_id, text_id, min(rank) AS rank FROM test_rankings WHERE rank <= {DEPTH}
+        GROUP BY tenant, query_id, text_id
+    )
+    SELECT f.tenant, f.query_id, q.text AS query, f.text_id, f.rank, t.index,
+           substr(sha256(q.text), 1, 32) AS query_hash
+    FROM found f ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    JOIN adaptation_queries q USING (tenant, query_id) JOIN adaptation_texts t USING (tenant, text_id)
+    ORDER BY rank, f.query_id, f.text_id
+"""
+
+ALL_LABELS = f"""
+    SELECT * FROM ({LABELS}) UNION ALL
+    SELECT tenant, query_id, text_id, CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END FROM said
+    WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
+"""
+
+# What a judge finds relevant may be what training learned for another query: then the test query shares it.
+ALL_QUERIES = f"""
+    WITH learned AS (
+        SELECT DISTINCT content_hash FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id) WHERE learned
+    ), shared AS (
+        SELECT DISTINCT query_id FROM said JOIN adaptation_texts USING (tenant, text_id)
+        SEMI JOIN learned USING (content_hash) WHERE relevant
+    )
+    SELECT q.* REPLACE (shares_positive OR s.query_id IS NOT NULL AS shares_positive)
+    FROM ({QUERIES}) q LEFT JOIN shared s USING (query_id) ORDER BY tenant, query_id
+"""
+
+SIDES = f"""
+    SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(s.text_id) AS judged,
+           count(*) FILTER (s.relevant) AS relevant
+    FROM test_rankings r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    LEFT JOIN (FROM said WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
+    WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
+"""
+
+OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE tenant = $tenant AND source = 'judge'"
+
+ORDER = ("query_id", "text_id")
+_BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
+
+
+@dataclass(frozen=True)
+class HoleJudges:
+    """The runs with the settings of their judges, in the runs' order."""
+
+    runs: tuple[tuple[Source, Judges], ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a verdict, beside the runs' content."""
+        return {"judges": [judges.identity for _, judges in self.runs]}
+
+    @property
+    def sources(self) -> list[Source]:
+        """The runs."""
+        return [source for source, _ in self.runs]
+
+    def who(self, tenant: str) -> list[int]:
+        """Numbers of the runs whose labels are a judge's: among people's labels, or a log's, no judge speaks."""
+        found = [
+            source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
+        ]
+        return sorted(found)
+
+    def judge(self, number: int, tenant: str) -> Judge:
+        """The very judge of a run's labels."""
+        source, judges = self.runs[number]
+        tables = source.run.tables()
+        return calibrated(tables, judges)(TenantChunks(tables, tenant))
+
+
+def holes(tables: Tables, output: Output, budget: int, judges: HoleJudges) -> None:
+    """Judge what base or adapted have in their first ten and nobody labelled, and write the test's queries and labels.
+
+    Both sides' holes alike, by rank, until the budget is spent; each by the judge of the labels of its own run. What
+    a judge could not read stays without a label. A query stands among those of a shared positive, too, where a hole
+    that training learned from is relevant to it.
+
+    Args:
+        tables: those of `adaptation_pairs`, and `test_rankings`.
+        output: takes `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
+        budget: pairs at most; 0: none.
+        judges: of the runs.
+
+    Raises:
+        ValueError: a judge broke its contract, see `check_replies`.
+    """
+    found = tables.sql(UNLABELLED)
+    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
+    who = judges.who(tenant) if budget else []
+    open_ = found.filter(pc.is_in(found["index"], pa.array(who, pa.int32())))
+    said = _judged(open_.slice(0, budget), output, judges)
+    with tables.connect() as connection:
+        connection.register("said", said)
+        for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, SIDES)):
+            output.write(name, connection.sql(query).to_arrow_table().cast(TABLES[name].schema))
+    left = {
+        "beyond the budget": open_.num_rows - said.num_rows,
+        "no judge labelled its run": found.num_rows - open_.num_rows,
+    }
+    left = {reason: count for reason, count in left.items() if count}
+    output.count(FunnelStep(HOLES.name, "texts without a label", found.num_rows, "verdicts", said.num_rows, left))
+
+
+def _judged(rows: pa.Table, output: Output, judges: HoleJudges) -> pa.Table:
+    """Rows of `hole_verdicts`, which are written."""
+    written, asked = [HOLE_VERDICTS.empty()], list[Judge]()
+    with JudgingSession(output, rows.num_rows) as session:
+        for number in sorted(pc.unique(rows["index"]).to_pylist()):
+            mine = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
+            asked.append(judges.judge(number, mine["tenant"][0].as_py()))
+            for start in range(0, mine.num_rows, AT_ONCE):
+                block = _Block(mine.slice(start, AT_ONCE), asked[-1], session, output)
+                written.append(block.judged(f"{number}/{start}", judges.sources))
+    output.facts |= facts_of(asked)
+    return pa.concat_tables(written)
+
+
+NOBODY = HoleJudges(())
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Holes that are judged together."""
+
+    rows: pa.Table
+    judge: Judge
+    session: JudgingSession
+    output: Output
+
+    def judged(self, name: str, sources: list[Source]) -> pa.Table:
+        pairs, digest = _pairs(self.rows, sources), Digest(len(_BASIS))
+        digest.update(pairs.select(_BASIS).columns)
+        basis = f"{self.judge.judge_id} {digest.hexdigest()}"
+        unit = self.session.unit(name, basis, lambda: self._write(pairs), self.judge)
+        return self.output.written(unit, HOLE_VERDICTS.name)
+
+    def _write(self, pairs: pa.Table) -> dict[str, int]:
+        replies = self.session.replies(self.judge, pairs)
+        own = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
+        said = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
+        judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
+        verdicts = HOLE_VERDICTS.rows(own | said | {"judge_id": judge_id})
+        self.output.write(HOLE_VERDICTS.name, verdicts)
+        return label_counts(verdicts["relevant"])
+
+
+def _pairs(rows: pa.Table, sources: Iterable[Source]) -> pa.Table:
+    """Holes as judges read them."""
+    words = words_of(list(sources), rows)
+    columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
+    columns |= {name: words[name] for name in ("title", "heading", "text")}
+    columns |= {"chunk_id": rows["text_id"], "chunk_hash": words["content_hash"]}
+    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
+
+
+BASE = """
+    SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS tests,
+           (SELECT min(tenant) FROM adaptation_queries) AS tenant
+    FROM headroom WHERE system = 'base' AND measure = 'Judged@10'
+"""
+
+
+def holes_told(run: Run, judges: HoleJudges, budget: int) -> str:
+    """About how many pairs the judge will be asked for, as a sentence after others; nothing where it is not asked.
+
+    The base's lists on the queries to choose on tell how many of ten have no label; the adapted ones may have as many.
+    """
+    row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
+    expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))
+    if not expected or not judges.who(row["tenant"]):
+        return ""
+    most = f"{budget:,} at most (adapt.judge_holes)"
+    return f" Before the test is measured about {expected:,} pairs go to the judge, {most}."
