@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 
 from darklode.schemas.section import Bound, NoRow, Section, Share
 
-Method = Literal["linear", "ffn", "closed_form", "lora", "top_n", "full"]
+Method = Literal["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "full"]
 
-HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form")
+HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form", "whitened")
 """Layers on the query vectors, which leave the encoder as it is."""
 
 METHOD = ("method", "rank", "alpha", "targets", "top_layers")
@@ -26,7 +26,13 @@ class AdaptSettings(Section):
     method: Method = Field(
         "linear",
         description="a head on the query vectors: one linear layer, three with GELU (ffn), or one linear layer solved "
-        "for instead of trained (closed_form); or the query encoder itself: LoRA, its last layers (top_n), all of it",
+        "for instead of trained (closed_form; whitened, which needs no labels of training queries); or the query "
+        "encoder itself: LoRA, its last layers (top_n), all of it",
+    )
+    start: Literal["base", "whitened"] = Field(
+        "whitened",
+        description="what linear, lora, top_n and full begin as: the base, or the whitening that is best on "
+        "validation, the base where none is better (DevRev-Search: base)",
     )
     rank: int = Field(32, gt=0, description="of LoRA (DevRev-Search: 32 to 64 are best)")
     alpha: int | None = Field(None, gt=0, description="LoRA is scaled by alpha / rank; null: alpha is the rank")
@@ -44,7 +50,7 @@ class AdaptSettings(Section):
     pairs: Literal["one", "all"] = Field(
         "one", description="one positive drawn whenever a query's turn comes, or a turn for each of its positives"
     )
-    temperature: float = Field(0.1, gt=0, description="of InfoNCE (DevRev-Search, A.4)")
+    temperature: float = Field(0.03, gt=0, description="of InfoNCE (DevRev-Search, A.4: 0.1)")
     in_batch: bool = Field(
         True, description="texts of the batch's other queries are negatives, too (DevRev-Search: no)"
     )

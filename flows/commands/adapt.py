@@ -62,7 +62,9 @@ def train(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
     method: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="linear, ffn, closed_form, lora, top_n or full; sets adapt.method."),
+        typer.Option(
+            metavar="NAME", help="linear, ffn, closed_form, whitened, lora, top_n or full; sets adapt.method."
+        ),
     ] = None,
     warm_start: Annotated[
         str | None,

@@ -113,7 +113,7 @@ def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
 
 
 def _setting(method: str) -> str:
-    return "ridge" if method == "closed_form" else "learning rate"
+    return {"closed_form": "ridge", "whitened": "power"}.get(method, "learning rate")
 
 
 def _trained(tables: Tables) -> int:

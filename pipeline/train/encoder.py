@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions
 
 
+START = "start"
+"""The name of the map that follows the encoder where it does not begin as the base; it is not trained."""
+
+
 def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]:
     """Freeze a transformer but for what the method trains, which is given by name.
 
@@ -103,6 +107,7 @@ class Encoder:
         loaded.requires_grad_(False)
         self._lora = add_lora(loaded[0].auto_model, adapt) if adapt.method == "lora" else None
         self.trained = trainable(loaded[0].auto_model, adapt)
+        self.start: Tensor | None = None
         self._base = {name: one.detach().cpu().clone() for name, one in self.trained.items()}
         for module in loaded.modules():
             if isinstance(module, nn.Dropout):
@@ -115,8 +120,9 @@ class Encoder:
         return found
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """The model's own vectors, cut and of length 1."""
-        return functional.normalize(vectors[:, : self._settings.dimensions].float(), dim=1)
+        """The model's own vectors, cut, whitened where it began so, and of length 1."""
+        found = vectors[:, : self._settings.dimensions].float()
+        return functional.normalize(found if self.start is None else found @ self.start.T.to(found.device), dim=1)
 
     def vectors(self, asked: Questions) -> Floats:
         """Unit vectors of queries as it encodes them now; that of a blank query is zero."""
@@ -132,8 +138,9 @@ class Encoder:
         return found
 
     def state(self) -> Weights:
-        """Copies of what is trained, by name."""
-        return {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
+        """Copies of what is trained, by name, and what it began as."""
+        began = {} if self.start is None else {START: self.start.numpy().copy()}
+        return began | {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
 
     def take(self, weights: Weights, share: float) -> None:
         """Take trained weights, a share of the way from the base's; of LoRA B times the share."""
@@ -144,6 +151,10 @@ class Encoder:
                     one.copy_(found * share if ".lora_B." in name else found)
                 else:
                     one.copy_(found if share == 1 else torch.lerp(base.float(), found, share))
+        self.start = None
+        if START in weights:
+            whole = torch.from_numpy(weights[START])
+            self.start = torch.lerp(torch.eye(len(whole)), whole, share)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""

@@ -6,14 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.heads import Layers
+from darklode.pipeline.train.encoder import START, Encoder
+from darklode.pipeline.train.heads import Layers, named
 from darklode.pipeline.train.loop import Course, Tell, steady
 from darklode.pipeline.train.methods import SHARES
 from darklode.pipeline.train.weights import Floats, Weights
+from darklode.pipeline.train.whitening import best_start
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ class TrainedEncoder:
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
+    _start: tuple[Task, Floats | None] | None = None
 
     def __init__(self, settings: AdaptSettings, base: Base) -> None:
         assert isinstance(base.encoder, SentenceTransformersSettings)
@@ -43,8 +48,13 @@ class TrainedEncoder:
         """See `Method`."""
         from darklode.pipeline.train.trainer import trained
 
+        if self._start is None or self._start[0] is not task:
+            self._start = task, best_start(task) if self._settings.start == "whitened" else None
+        weight = self._start[1]
         with steady(seed):
-            return trained(task, self._settings, setting, self._open(), seed, tell)
+            encoder = self._open()
+            encoder.start = None if weight is None else torch.from_numpy(weight)
+            return trained(task, self._settings, setting, encoder, seed, tell)
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """See `Method`; queries are encoded again."""
@@ -60,17 +70,24 @@ class TrainedEncoder:
         encoder.take(weights, share)
         encoder.merge()
         loaded.to(dtype)
-        return []
+        return _after(encoder)
 
     def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
         """See `Method`; LoRA as peft reads it, the last layers by their names, of `full` nothing."""
         from safetensors.numpy import save
 
-        if self._settings.method == "full":
-            return {}
         encoder = self._opened or self._open()
         encoder.take(weights, share)
-        tensors = encoder.state()
+        after = named(_after(encoder))
+        began = {"start.safetensors": save(after)} if after else {}
+        return began | self._trained_alone(encoder)
+
+    def _trained_alone(self, encoder: Encoder) -> dict[str, bytes]:
+        from safetensors.numpy import save
+
+        if self._settings.method == "full":
+            return {}
+        tensors = {name: one for name, one in encoder.state().items() if name != START}
         if self._settings.method == "top_n":
             about = json.dumps({"base": self._base.identity["encoder"]})
             return {"adapter.safetensors": save(dict(tensors), metadata={"darklode": about})}
@@ -83,3 +100,11 @@ class TrainedEncoder:
         settings = self._encoder.model_copy(update={"dtype": "float32"})
         self._opened = Encoder(load_model(settings, devices(settings.device)[0]), settings, self._settings)
         return self._opened
+
+
+def _after(encoder: Encoder) -> Layers:
+    """The layer that follows an encoder that did not begin as the base."""
+    if encoder.start is None:
+        return []
+    weight = np.ascontiguousarray(encoder.start.numpy())
+    return [(weight, np.zeros(len(weight), np.float32))]

@@ -16,6 +16,7 @@ from darklode.pipeline.train.negatives import mine
 from darklode.pipeline.train.stack import Trial
 from darklode.pipeline.train.together import trainer
 from darklode.pipeline.train.weights import Floats, Weights
+from darklode.pipeline.train.whitening import POWERS, best_start, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class TrainedHead:
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
+    _start: tuple[Task, Floats | None] | None = None
 
     def __init__(self, settings: AdaptSettings, base: Base) -> None:
         self._settings, self._base = settings, base
@@ -42,8 +44,14 @@ class TrainedHead:
 
     def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
         """See `Method`."""
-        begun = self._base.start.layers if self._base.start else None
-        return trainer()(Trial(task, setting, seed, tell, begun), self._settings)
+        if self._base.start:
+            return trainer()(Trial(task, setting, seed, tell, self._base.start.layers), self._settings)
+        if self._start is None or self._start[0] is not task:
+            begins = self._settings.start == "whitened" and self._settings.method == "linear"
+            self._start = task, best_start(task) if begins else None
+        weight = self._start[1]
+        start = None if weight is None else Head.mapping(weight).weights()
+        return trainer()(Trial(task, setting, seed, tell, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """See `Method`; no query is encoded again."""
@@ -89,3 +97,22 @@ class ClosedForm(TrainedHead):
             self._solved = task, found
         tell(self._settings.steps, "solved")
         return Course(best=named(self._solved[1][setting]))
+
+
+class Whitened(TrainedHead):
+    """`whitened`: one linear layer for each power of the covariance, without any label; see `Method`."""
+
+    about = "power"
+    _maps: tuple[Task, dict[float, Floats]] | None = None
+
+    @property
+    def tried(self) -> Sequence[float]:
+        """The powers."""
+        return POWERS
+
+    def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
+        """See `Method`; nothing is drawn."""
+        if self._maps is None or self._maps[0] is not task:
+            self._maps = task, dict(whitenings(task))
+        tell(self._settings.steps, "solved")
+        return Course(best=Head.mapping(self._maps[1][setting]).state())

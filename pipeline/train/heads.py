@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Layers = list[tuple[Floats, Floats]]
 """Weights, shape (out, in), and biases, shape (out,), of each layer."""
 
-LAYERS = {"linear": 1, "closed_form": 1, "ffn": 3}
+LAYERS = {"linear": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
 """How many layers a method's head has, each as wide as a vector."""
 
 
@@ -78,6 +78,11 @@ class Head(nn.Module):
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(bias))
         return head
+
+    @classmethod
+    def mapping(cls, weight: Floats) -> Head:
+        """A head of one layer that is a linear map, shape (dimensions, dimensions), and then length 1."""
+        return cls.of([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
 
     def _linear(self) -> list[nn.Linear]:
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]

@@ -113,12 +113,14 @@ class Turn:
 
     Attributes:
         base: the queries' vectors by the base, shape (n_queries, dimensions).
+        start: where the anchor holds them, of the same shape.
         candidates: vectors, first of each query's positive, shape (n_candidates, dimensions).
         allowed: which count for which query, shape (n_queries, n_candidates).
         aim: rows that sum to 1, of the same shape; None: each query's positive alone.
     """
 
     base: Floats
+    start: Floats
     candidates: Floats
     allowed: NDArray[np.bool_]
     aim: Floats | None
@@ -133,19 +135,25 @@ class Lesson:
         seed: of all draws.
         pupil: whose vectors negatives are mined with, and whose best weights are kept.
         tell: hears of each look: steps done, and what was seen.
+        anchor: where the train queries' vectors are held; None: where the pupil begins.
     """
 
-    def __init__(self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell) -> None:
+    def __init__(
+        self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell, anchor: Floats | None = None
+    ) -> None:
         self.course, self.losses = Course(whole=task.whole), list[torch.Tensor]()
         self._task, self._settings, self._pupil, self._tell = task, settings, pupil, tell
         self._draws = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None
+        self._start = anchor
         self._replaced: float | None = None
 
     def goes_on(self, step: int) -> bool:
         """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
         if step % self._settings.refresh_steps == 0 and step < self._settings.steps:
-            found = mine(self._task, self._pupil.vectors(self._task.train), self._settings)
+            vectors = self._pupil.vectors(self._task.train)
+            self._start = vectors if self._start is None else self._start
+            found = mine(self._task, vectors, self._settings)
             self._replaced = found.replaced(self._negatives) if self._negatives else None
             self._negatives = found
         last = step == self._settings.steps
@@ -172,6 +180,7 @@ class Lesson:
     def turn(self, pairs: Ints) -> Turn:
         """What the queries of a batch's pairs are to tell apart; negatives are drawn."""
         assert self._negatives is not None
+        assert self._start is not None
         task, settings = self._task, self._settings
         query, right = task.pair_query[pairs], task.pair_position[pairs]
         places = np.tile(np.arange(settings.negatives), (len(pairs), 1))
@@ -181,7 +190,8 @@ class Lesson:
         allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)
         soft = settings.soft_targets and task.said is not None
         aim = aims(task.said, query, candidates, allowed) if soft and task.said else None
-        return Turn(task.train.vectors[query], task.frozen.take(np.maximum(candidates, 0)), allowed, aim)
+        vectors = task.frozen.take(np.maximum(candidates, 0))
+        return Turn(task.train.vectors[query], self._start[query], vectors, allowed, aim)
 
     def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
         """The loss of adapted query vectors, among the candidates of a whole batch.
@@ -197,7 +207,7 @@ class Lesson:
 def weigh(adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int = 0) -> torch.Tensor:
     """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions)."""
     rows = slice(first, first + adapted.shape[-2])
-    base, vectors = (torch.from_numpy(one).to(adapted.device) for one in (turn.base[..., rows, :], turn.candidates))
+    start, vectors = (torch.from_numpy(one).to(adapted.device) for one in (turn.start[..., rows, :], turn.candidates))
     counts = torch.from_numpy(turn.allowed[..., rows, :]).to(adapted.device)
     if turn.aim is not None:
         aim = torch.from_numpy(turn.aim[..., rows, :]).to(adapted.device)
@@ -205,7 +215,7 @@ def weigh(adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int
     else:
         target = torch.arange(rows.start, rows.stop, device=adapted.device)
         found = info_nce(adapted, vectors, target, counts, settings.temperature)
-    return found + settings.anchor * away(adapted, base)
+    return found + settings.anchor * away(adapted, start)
 
 
 def spread(vectors: Floats) -> float:

@@ -48,10 +48,11 @@ class Method(Protocol):
 
 def method_of(settings: AdaptSettings, base: Base) -> Method:
     """The method that the settings name."""
-    from darklode.pipeline.train.head_methods import ClosedForm, TrainedHead
+    from darklode.pipeline.train.head_methods import ClosedForm, TrainedHead, Whitened
 
     if settings.method in HEADS:
-        return (ClosedForm if settings.method == "closed_form" else TrainedHead)(settings, base)
+        kinds = {"closed_form": ClosedForm, "whitened": Whitened}
+        return kinds.get(settings.method, TrainedHead)(settings, base)
     from darklode.pipeline.train.encoder_methods import TrainedEncoder
 
     return TrainedEncoder(settings, base)

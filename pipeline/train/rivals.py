@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 DEPTH = 100
 
+SOLVED = ("closed_form", "whitened")
+"""Methods that draw nothing: one seed is all."""
+
 SHUFFLED = ", labels: shuffled"
 """How the control's name ends that no label can have helped."""
 
@@ -60,7 +63,7 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
         words: gives BM25's labels, and the texts' sentences.
     """
     found = [
-        Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name != "closed_form")
+        Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
         for name in methods
     ]
     first = next((one for one in found if one.drawn), None)

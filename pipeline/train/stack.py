@@ -35,6 +35,7 @@ class Trial:
         seed: of all draws.
         tell: hears of each look: steps done, and what was seen.
         start: layers that it begins with; None: the base.
+        anchored: whether the anchor is what it begins with, not the base.
     """
 
     task: Task
@@ -42,6 +43,7 @@ class Trial:
     seed: int
     tell: Tell
     start: Layers | None = None
+    anchored: bool = False
 
 
 def trained(trials: Sequence[Trial], settings: AdaptSettings) -> list[Course]:
@@ -81,7 +83,10 @@ def _blocks(alike: Sequence[tuple[float, int]], most: int) -> list[list[int]]:
 
 def _block(trials: Sequence[Trial], batches: Sequence[Batches], settings: AdaptSettings) -> list[Course]:
     stack = Stack(trials[0].task.frozen.dimensions, LAYERS[settings.method], [one.start for one in trials])
-    lessons = [Lesson(one.task, settings, one.seed, Place(stack, n), one.tell) for n, one in enumerate(trials)]
+    anchors = [None if one.anchored else one.task.train.vectors for one in trials]
+    lessons = [
+        Lesson(one.task, settings, one.seed, Place(stack, n), one.tell, anchors[n]) for n, one in enumerate(trials)
+    ]
     optimiser = torch.optim.AdamW(stack.parameters(), lr=trials[0].rate, weight_decay=0.0, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
     step, turns = 0, dict[int, Turn]()
@@ -105,6 +110,7 @@ def _together(turns: Sequence[Turn]) -> Turn:
     aims = [one.aim for one in turns if one.aim is not None]
     return Turn(
         np.stack([one.base for one in turns]),
+        np.stack([one.start for one in turns]),
         np.stack([one.candidates for one in turns]),
         np.stack([one.allowed for one in turns]),
         np.stack(aims) if aims else None,

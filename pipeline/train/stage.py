@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-TRAIN = Stage("adaptation_trials", 5, READS, ("training_log", "adaptation_trials", "adapter_weights"))
+TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials", "adapter_weights"))
 
 Row = dict[str, Any]
 

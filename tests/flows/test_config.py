@@ -34,7 +34,14 @@ def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() 
 
 def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
     paper, ours = load_settings("devrev-paper"), load_settings()
-    found = {"in_batch": False, "anchor": 0.0, "refresh_steps": 200, "learning_rates": (5e-6,)}
+    found = {
+        "start": "base",
+        "temperature": 0.1,
+        "in_batch": False,
+        "anchor": 0.0,
+        "refresh_steps": 200,
+        "learning_rates": (5e-6,),
+    }
     assert paper == ours.model_copy(update={"adapt": ours.adapt.model_copy(update=found)})
     assert (paper.adapt.temperature, paper.adapt.negatives, paper.adapt.draw, paper.adapt.rank) == (0.1, 16, 8, 32)
 

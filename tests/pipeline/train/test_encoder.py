@@ -7,8 +7,9 @@ from transformers import AutoModel, Qwen3Config, XLMRobertaConfig
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.train.encoder import Encoder, add_lora, trainable
+from darklode.pipeline.train.encoder import START, Encoder, add_lora, trainable
 from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.whitening import whitened
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -89,11 +90,15 @@ def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: st
     assert not encoder.vectors(asked)[1].any(), "a blank query has no vector"
     draws = np.random.default_rng(0)
     moved = {name: one + draws.normal(0, 0.3, one.shape).astype(np.float32) for name, one in encoder.state().items()}
+    began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
     encoder.take(moved, 1.0)
+    plain = encoder.vectors(asked)
+    encoder.take(moved | {START: began}, 1.0)
     whole = encoder.vectors(asked)
+    np.testing.assert_allclose(whole, whitened(plain, began), atol=1e-6)
     assert np.abs(whole - asked.vectors).max() > 1e-2
-    encoder.take(moved, 0.0)
+    encoder.take(moved | {START: began}, 0.0)
     np.testing.assert_allclose(encoder.vectors(asked), asked.vectors, atol=1e-6)
-    encoder.take(moved, 1.0)
+    encoder.take(moved | {START: began}, 1.0)
     encoder.merge()
     np.testing.assert_allclose(encoder.vectors(asked), whole, atol=1e-5)

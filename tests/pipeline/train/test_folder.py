@@ -13,10 +13,11 @@ from peft import PeftModel
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.adapter import ALONE as ADAPTER
 from darklode.pipeline.train.adapter import FOLDER, SAVED
-from darklode.pipeline.train.encoder import Encoder
+from darklode.pipeline.train.encoder import START, Encoder
 from darklode.pipeline.train.folder import recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.whitening import whitened
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -95,6 +96,8 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     adapt, model = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1}), model_in(adapted.root)
     encoder, draws = Encoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
+    began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
+    weights |= {START: began}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
     encoder.take(weights, 1.0)
@@ -106,13 +109,13 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     assert (
         alone
         == {
-            "full": [],
-            "top_n": ["adapter.safetensors"],
-            "lora": ["adapter_config.json", "adapter_model.safetensors"],
+            "full": ["start.safetensors"],
+            "top_n": ["adapter.safetensors", "start.safetensors"],
+            "lora": ["adapter_config.json", "adapter_model.safetensors", "start.safetensors"],
         }[method]
     )
     if method == "lora":
         plain = load_model(model, "cpu")
         PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
         beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
-        np.testing.assert_allclose(beside, wanted, atol=1e-6)
+        np.testing.assert_allclose(whitened(beside, began), wanted, atol=1e-6)
