@@ -24,6 +24,7 @@ from darklode.flows import adapt_encoder as adapt
 from darklode.flows import adapt_tenants as adapting
 from darklode.flows import audit_retrievers as audit
 from darklode.flows import build_benchmark as build
+from darklode.flows import build_index as indexing
 from darklode.flows import compare_adapters as comparing
 from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import mine_logs as mine
@@ -197,3 +198,5 @@ validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
 adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
 adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
+build_index = as_flow("build-index", indexing.build_index)
+update_index = as_flow("update-index", indexing.update_index)

@@ -25,6 +25,9 @@ SOURCES = ("docs", "queries", "logs")
 ADAPTED = "adapted"
 """What is noted in a folder that `darklode adapt` fills: the runs that it learned from."""
 
+INDEXED = "indexed"
+"""What is noted in a folder that `darklode index` fills: the run, or the file of vectors, that it is of."""
+
 
 def existing(url: str) -> Run:
     """The run at a folder or prefix.
@@ -132,6 +135,8 @@ def recorded(run: Run) -> Recorded:
         raise no_run(run)
     if ADAPTED in inputs:
         raise ArtifactError(f"{run.store.url} holds an encoder made by `darklode adapt`, and no run")
+    if INDEXED in inputs:
+        raise ArtifactError(f"{run.store.url} holds an index made by `darklode index`, and no run")
     try:
         return Recorded({name: inputs[name] for name in SOURCES if name in inputs}, recorded_settings(settings))
     except SettingsError as error:  # nobody typed them now

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.flows import tools
-from darklode.flows.runs import ADAPTED, Recorded, noted, recorded
+from darklode.flows.config import recorded_settings
+from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
@@ -25,6 +26,9 @@ from darklode.pipeline.serve.gate import Rivals, learned_by
 from darklode.pipeline.serve.index import Index
 from darklode.pipeline.serve.registry import Registry
 from darklode.pipeline.serve.swap import ORDER, SWAP_STAGE, swap
+from darklode.pipeline.serve.vectors.check import IndexCheck
+from darklode.pipeline.serve.vectors.retriever import IndexedBuilder
+from darklode.pipeline.serve.vectors.searcher import Searcher
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import Settings
@@ -48,12 +52,18 @@ def open_index(url: str, tenant: str | None, adapters: Sequence[Adapter] = ()) -
     run = Run(url)
     made = recorded(run)
     source = Source(run, 0, made.mined, made.settings.mining.text_characters)
-    mine = _tenant(source, tenant, adapters)
+    mine = tenant_of(source, tenant, adapters)
     with tempfile.TemporaryDirectory(prefix="darklode-index-") as scratch:
         yield Index(source, mine, Path(scratch)), made
 
 
-def _tenant(source: Source, named: str | None, adapters: Sequence[Adapter]) -> str:
+def tenant_of(source: Source, named: str | None, adapters: Sequence[Adapter]) -> str:
+    """Whose texts are meant.
+
+    Raises:
+        ArtifactError: the run has several tenants and none is named, or not the one that is.
+        DoesNotFit: an adapter is another tenant's.
+    """
     found = source.tenants()
     for adapter in adapters:
         if named is not None and named not in adapter.tenants:
@@ -108,6 +118,11 @@ def systems(
         else:
             found[name] = _neural(name, _encoder(name, settings, adapters), settings)
     return found
+
+
+def compressed(url: str, index: Index) -> dict[str, Factory]:
+    """The system of a folder of `darklode index`, by its address."""
+    return {url: IndexedBuilder(url, index.tenant, index.texts.chunk_ids)}
 
 
 def _encoder(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
@@ -179,6 +194,22 @@ def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSetti
     if not isinstance(encoder, SentenceTransformersSettings):
         raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.model}; encoders.{name} is of {encoder.kind}")
     return encoder
+
+
+@contextmanager
+def checking_index(folder: str) -> Iterator[IndexCheck]:
+    """An index and what it is of, ready to be looked at.
+
+    Raises:
+        ArtifactError: one of them is not there.
+    """
+    from darklode.flows.build_index import given_of
+
+    with Searcher(folder) as searcher:
+        run = Run(folder)
+        settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
+        given = given_of(noted(run)[INDEXED], settings, searcher.encoder, searcher.tenant, None)
+        yield IndexCheck(searcher, given)
 
 
 def swapped(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:

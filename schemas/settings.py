@@ -32,6 +32,7 @@ from darklode.schemas.pooling import (
     VectorSettings,
 )
 from darklode.schemas.section import Bound, NoRow, Section, Share
+from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 
 PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
 
@@ -230,6 +231,8 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     adapt: AdaptSettings = AdaptSettings()
+    index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
+    semantic_ids: SemanticIdSettings = SemanticIdSettings()
     logs: LogSettings = LogSettings()
     admission: AdmissionSettings = AdmissionSettings()
     click: ClickSettings = ClickSettings()

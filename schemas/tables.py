@@ -11,6 +11,7 @@ from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
+from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
 
 DOCUMENTS = Table(
@@ -389,6 +390,7 @@ TABLES: dict[str, Table] = {
         MANUAL_TEXTS,
         *EVALUATION_TABLES,
         *ADAPTATION_TABLES,
+        *SERVING_TABLES,
         *REVIEW_TABLES,
     )
 }

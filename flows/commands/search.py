@@ -37,6 +37,10 @@ def search(
         list[str] | None,
         typer.Option(metavar="NAME", help="A retriever of the settings; likewise. Without any: the run's first."),
     ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="An index that `darklode index` made of the run: a further system."),
+    ] = None,
     tenant: TenantOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,19 +48,25 @@ def search(
     from darklode.flows import serving
     from darklode.pipeline.base.errors import CommandLineError
 
-    encoders, retrievers = encoder or [], retriever or []
-    if len({*encoders, *retrievers}) != len(encoders) + len(retrievers) or len(encoders) + len(retrievers) > MOST:
+    encoders, retrievers, indexes = encoder or [], retriever or [], [index] if index else []
+    named = [*encoders, *retrievers, *indexes]
+    if len(set(named)) != len(named) or len(named) > MOST:
         raise CommandLineError("name one system or two, and none twice")
     if not text.strip():
         raise CommandLineError("there is nothing to search for; write a query after the run")
     adapters = serving.adapters_of(encoders)
-    with serving.open_index(run, tenant, list(adapters.values())) as (index, made):
-        systems = serving.systems(
-            made.settings, mined=made.mined, encoders=encoders, retrievers=retrievers, adapters=adapters
+    with serving.open_index(run, tenant, list(adapters.values())) as (opened, made):
+        systems = (
+            serving.systems(
+                made.settings, mined=made.mined, encoders=encoders, retrievers=retrievers, adapters=adapters
+            )
+            if encoders or retrievers or not index
+            else {}
         )
-        found = index.top(systems, [text], DEPTH).to_pylist()
-        words = index.words(sorted({row["text_id"] for row in found}))
-        mine = index.tenant
+        systems |= serving.compressed(index, opened) if index else {}
+        found = opened.top(systems, [text], DEPTH).to_pylist()
+        words = opened.words(sorted({row["text_id"] for row in found}))
+        mine = opened.tenant
     lists = {name: [row | words[row["text_id"]] for row in found if row["system"] == name] for name in systems}
     with answering(as_json) as answer:
         answer.fact("query", text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer.main
 
-from darklode.flows import adapt_encoder, build_benchmark, evaluate_systems, mine_logs, validate_benchmark
+from darklode.flows import adapt_encoder, build_benchmark, build_index, evaluate_systems, mine_logs, validate_benchmark
 from darklode.flows.cli import app
 from darklode.flows.config import load_settings
 from darklode.flows.runs import Recorded
@@ -103,13 +103,14 @@ def test_the_files_that_pages_name_are_there() -> None:
 
 
 def test_the_tables_of_stages_are_the_jobs() -> None:
-    """Build, review and mine in the order of their steps, with what each stage reads and writes."""
+    """Build, review, adapt, index and mine in the order of their steps, with what each stage reads and writes."""
     page, settings = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8"), load_settings()
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
         evaluate_systems.steps(Recorded({}, settings), settings),
         adapt_encoder.steps(BASE, settings),
+        build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )
     tables = re.findall(r"^\| stage \| reads .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)

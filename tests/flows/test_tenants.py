@@ -15,6 +15,7 @@ from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
+from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.tables import TABLES, TRIPLETS
 from helpers.commands import build_without_prefect
 
@@ -119,7 +120,14 @@ def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str
 def tables_written(run: Run) -> list[str]:
     """Names of the tables of tenants' rows that a build writes. The audit's leaves a single tenant's name out."""
     found = [name for name in OF_A_TENANT if name in run.parts() and name != "audit_retrievers"]
-    of_others = (*ADAPTATION_TABLES, *DAY_TABLES, *MINED_TABLES, *EVALUATION_TABLES, *REVIEW_TABLES)
+    of_others = (
+        *ADAPTATION_TABLES,
+        *DAY_TABLES,
+        *MINED_TABLES,
+        *EVALUATION_TABLES,
+        *REVIEW_TABLES,
+        *SERVING_TABLES,
+    )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
     others |= {TRIPLETS.changed, TRIPLETS.removed, "test_texts", "manual_texts"}
     assert set(OF_A_TENANT) - set(found) - {"unjudged", "stopping"} == others  # these two are of adaptive judging

@@ -114,3 +114,14 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shipped")
     shipped_adapter(root, build_to_adapt(root / "run"))
     return root
+
+
+@pytest.fixture(scope="session")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `vectors.parquet`, the encoder `model` and the index `index` of the vectors; left alone."""
+    pytest.importorskip("faiss", reason="faiss-cpu is not installed")
+    from helpers.indexed import IDS, clustered, made, put_vectors
+
+    root = tmp_path_factory.mktemp("indexed")
+    made(root, put_vectors(root / "vectors.parquet", IDS, clustered()))
+    return root

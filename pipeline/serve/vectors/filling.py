@@ -1,0 +1,182 @@
+"""The files of an index: fitted on a sample, filled block by block; an update takes out and adds what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.serve.vectors.given import BLOCK, Given
+from darklode.pipeline.serve.vectors.kinds import IndexKind
+from darklode.pipeline.serve.vectors.library import (
+    Ints,
+    codebook_of,
+    from_bytes,
+    numbers_in,
+    one_thread,
+    to_bytes,
+)
+from darklode.pipeline.serve.vectors.stored import encoded
+from darklode.schemas.serving import INDEXES, IndexSettings
+from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
+
+FILL = Stage("index", 1, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
+
+FILE, STORED = "index.faiss", "stored"
+CODEBOOK, KIND, BYTES = "codebook", "kind", "code bytes"
+"""Facts of the stage: what was fitted, the kind that was built, and what a vector takes besides its number."""
+
+STORED_ROWS = 1 << 17
+"""Vectors of a file."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files go.
+
+    Attributes:
+        store: the folder or prefix.
+        stores: whether vectors are stored to score candidates again by, where codes lose something of them.
+    """
+
+    store: Store
+    stores: bool
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Where an index lies changes nothing of it."""
+        return {"stores": self.stores}
+
+
+def built_kind(settings: IndexSettings, total: int) -> IndexKind:
+    """The kind that so many vectors get: too few to fit codes on are searched one by one."""
+    asked = as_kind(settings, IndexKind)
+    flat: IndexKind = INDEXES.load("flat")()
+    return asked if total >= asked.LEAST else flat
+
+
+def fill(tables: Tables, output: Output, settings: IndexSettings, given: Given, place: Place, *, seed: int) -> None:
+    """Fit the index on a sample and fill it.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_files`.
+        settings: of the kind.
+        given: the vectors.
+        place: takes the files.
+        seed: of the sample.
+    """
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    hashes, numbers = texts["content_hash"], texts["number"].to_numpy()
+    kind = built_kind(settings, len(numbers))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.sample])
+    with one_thread():
+        index = kind.fitted(given.kept.take(hashes.take(pa.array(chosen))), len(numbers))
+        _add(index, given, hashes, numbers, output)
+    place.store.delete_folder(STORED)
+    files = _store(place.store, given, hashes, numbers) if place.stores and kind.LOSSY else []
+    _finish(place.store, output, index, kind, files)
+    output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
+
+
+def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: str, trained: str) -> None:
+    """Take out what went, add what came; nothing is fitted. Begun again after a kill, it goes on from what lies there.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_files`.
+        given: the vectors.
+        place: has the files, and takes them.
+        kind: that was built.
+        trained: the codebook that stays in use.
+
+    Raises:
+        ArtifactError: the files are gone or damaged, or are by another codebook.
+    """
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    numbers, made = texts["number"].to_numpy(), INDEXES.load(kind)()
+    index = opened(place.store)
+    if codebook_of(index) != trained:
+        raise ArtifactError(f"{place.store.path(FILE)} is by another codebook than {trained}; make the index anew")
+    there = numbers_in(index)
+    gone, came = np.setdiff1d(there, numbers), np.flatnonzero(~np.isin(numbers, there))
+    came = came[np.argsort(numbers[came])]
+    with one_thread():
+        if len(gone) and made.FORGETS:
+            index.remove_ids(gone)
+        _add(index, given, texts["content_hash"].take(pa.array(came)), numbers[came], output)
+    before = output.earlier(INDEX_FILES.name)
+    files = before.read(INDEX_FILES.name).to_pylist() if before else []
+    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in set(numbers[came].tolist())]
+    if place.stores and made.LOSSY and len(came):
+        files += _store(place.store, given, texts["content_hash"].take(pa.array(came)), numbers[came])
+    _finish(place.store, output, index, made, files)
+    output.facts["removed"], output.facts["added"] = len(gone), len(came)
+    output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
+
+
+def opened(store: Store) -> Any:
+    """The index in a folder.
+
+    Raises:
+        ArtifactError: there is none, or it is damaged.
+    """
+    data = store.read(FILE)
+    if data is None:
+        raise ArtifactError(f"{store.url} holds no index; make one with `darklode index RUN --encoder … --out …`")
+    return from_bytes(data, store.path(FILE))
+
+
+def forget_missing(run: Run) -> None:
+    """Have the stage done again where one of its files is not as long as it was."""
+    if run.manifest(FILL) is None:
+        return
+    rows = run.tables(INDEX_FILES.name).read(INDEX_FILES.name).to_pylist()
+    if any(run.store.size(row["file"]) != row["bytes"] for row in rows):
+        run.store.delete(f"manifests/{FILL.name}.json")
+
+
+def _add(index: Any, given: Given, hashes: pa.ChunkedArray, numbers: Ints, output: Output) -> None:
+    for start, block in given.kept.blocks(hashes):
+        index.add_with_ids(block, numbers[start : start + len(block)])
+        output.progress(start + len(block), len(numbers))
+
+
+def _store(store: Store, given: Given, hashes: pa.ChunkedArray, numbers: Ints) -> list[dict[str, Any]]:
+    """Write vectors whose numbers follow one another."""
+    assert (np.diff(numbers) == 1).all(), "numbers are given one after the other"
+    found = []
+    for start in range(0, len(numbers), STORED_ROWS):
+        mine = hashes[start : start + STORED_ROWS]
+        data = encoded(np.concatenate([block for _, block in given.kept.blocks(mine, BLOCK)]))
+        found.append(_written(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(mine)))
+    return found
+
+
+def _first(file: str) -> int | None:
+    """Number of the first vector in a file of stored ones."""
+    return int(file.removeprefix(f"{STORED}/").removesuffix(".npy")) if file.startswith(f"{STORED}/") else None
+
+
+def stored_files(rows: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Number of the first vector, and the file's name."""
+    found = [(_first(row["file"]), row["file"]) for row in rows]
+    return [(first, name) for first, name in found if first is not None]
+
+
+def _written(store: Store, name: str, data: bytes | memoryview, vectors: int) -> dict[str, Any]:
+    store.write(name, data)
+    return {"file": name, "bytes": len(data), "sha256": sha256(data).hexdigest(), "vectors": vectors}
+
+
+def _finish(store: Store, output: Output, index: Any, kind: IndexKind, files: list[dict[str, Any]]) -> None:
+    rows = [_written(store, FILE, to_bytes(index), index.ntotal), *files]
+    output.write(INDEX_FILES.name, pa.Table.from_pylist(rows, INDEX_FILES.schema))
+    output.facts |= {CODEBOOK: codebook_of(index), KIND: kind.kind, BYTES: kind.code_bytes(index)}

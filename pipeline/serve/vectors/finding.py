@@ -1,0 +1,66 @@
+"""A search of an index: candidates by codes, scored again by stored vectors where there are any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from darklode.pipeline.serve.vectors.kinds import IndexKind
+from darklode.pipeline.serve.vectors.library import Floats, Ints
+from darklode.pipeline.serve.vectors.stored import Stored
+
+BLOCK = 256
+"""Queries in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Finder:
+    """An opened index.
+
+    Attributes:
+        kind: what it is.
+        index: faiss' own.
+        stored: vectors to score candidates again by; None: codes alone.
+        rerank: times as many candidates.
+        gone: numbers that are in it and not to be found.
+    """
+
+    kind: IndexKind
+    index: Any
+    stored: Stored | None
+    rerank: int
+    gone: Ints
+
+    def find(self, queries: Floats, depth: int, effort: int) -> tuple[Ints, Floats]:
+        """Numbers (-1: none) and scores of the best, best first, shape (n_queries, depth); of equals the lower number.
+
+        Args:
+            queries: of length 1, as many numbers as the index has.
+            depth: of the lists.
+            effort: how hard to search, one of the kind's.
+        """
+        self.kind.try_hard(self.index, effort)
+        parts = [self._block(queries[start : start + BLOCK], depth) for start in range(0, len(queries), BLOCK)]
+        if not parts:
+            return np.empty((0, depth), np.int64), np.empty((0, depth), np.float32)
+        return np.concatenate([numbers for numbers, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    def _block(self, queries: Floats, depth: int) -> tuple[Ints, Floats]:
+        wide = min(depth * self.rerank if self.stored else depth, max(1, self.index.ntotal))
+        scores, numbers = self.kind.search(self.index, queries, wide, self.gone)
+        if self.stored:
+            scores = self.stored.scores(queries, numbers)
+        scores[numbers < 0] = -np.inf
+        if wide > 2 * depth:
+            place = np.argpartition(-scores, 2 * depth - 1, axis=1)[:, : 2 * depth]
+            numbers, scores = np.take_along_axis(numbers, place, 1), np.take_along_axis(scores, place, 1)
+        order = np.lexsort((numbers, -scores), axis=1)[:, :depth]
+        numbers, scores = np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
+        return _padded(numbers, depth, -1), _padded(scores, depth, -np.inf)
+
+
+def _padded(found: Any, depth: int, value: float) -> Any:
+    lacking = depth - found.shape[1]
+    return np.pad(found, ((0, 0), (0, lacking)), constant_values=value) if lacking > 0 else found

@@ -1,0 +1,299 @@
+"""What is indexed: a run's texts, or a file of vectors; both come with their vectors in the embedding cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.errors import ArtifactError, InputError
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.shards import Shards
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders.caching import ensure_cached
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.serve.vectors.library import Floats
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.settings import CacheSettings
+
+BLOCK = 1 << 15
+"""Vectors in memory at a time."""
+
+ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where the vectors of an encoder lie, and how many of their numbers count.
+
+    Attributes:
+        encoder: as the settings have it.
+        cache: where its vectors are kept.
+        dimensions: the first numbers that count; None: all.
+    """
+
+    encoder: EncoderKind
+    cache: CacheSettings
+    dimensions: int | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "dimensions": self.dimensions}
+
+    def opened(self) -> Shards | None:
+        """The cached vectors as they are now; None where there are none."""
+        return self.memory().open(self.encoder.encoder_id())
+
+    def memory(self) -> EmbeddingCache:
+        """The cache."""
+        return EmbeddingCache(self.cache.root, self.cache.dtype)
+
+    def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = BLOCK) -> Iterator[tuple[int, Floats]]:
+        """Place of the first, and vectors of length 1, shape (b, dimensions), in the order of the hashes.
+
+        Raises:
+            ArtifactError: one is not in the cache.
+        """
+        shards = self.opened()
+        for start in range(0, len(hashes), rows):
+            numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
+            if shards is None or (numbers < 0).any():
+                raise ArtifactError(
+                    f"vectors of {self.encoder.encoder_id()} were pruned while they were in use; start again"
+                )
+            yield start, scaled(shards.take(numbers), self.dimensions)
+            shards.release()
+
+    def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
+        """All of `blocks` at once."""
+        found = [block for _, block in self.blocks(hashes)]
+        return np.concatenate(found) if found else np.zeros((0, self.dimensions or 0), np.float32)
+
+
+def scaled(vectors: Any, dimensions: int | None) -> Floats:
+    """The first numbers of vectors, at length 1; a zero vector stays one."""
+    cut = np.asarray(vectors[:, :dimensions], np.float32)
+    lengths = np.linalg.norm(cut, axis=1, keepdims=True)
+    return np.ascontiguousarray(cut / np.where(lengths > 0, lengths, 1))
+
+
+class Given(Protocol):
+    """One tenant's texts to be indexed.
+
+    Attributes:
+        tenant: whose they are.
+    """
+
+    tenant: str
+
+    @property
+    def url(self) -> str:
+        """Where they are from."""
+        ...
+
+    @property
+    def kept(self) -> Kept:
+        """Their vectors, all there."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        ...
+
+    def content(self) -> str:
+        """Identifies all that is read."""
+        ...
+
+    def rows(self) -> pa.Table:
+        """Rows of `ROWS`, ascending by text_id."""
+        ...
+
+    def queries(self) -> list[str]:
+        """What was really asked and not learned from; nothing of a file of vectors."""
+        ...
+
+
+@dataclass
+class OfRun:
+    """The texts of a build, or of a mined run.
+
+    Attributes:
+        source: the run.
+        tenant: whose texts.
+        vectors: where their vectors lie; what lacks one is encoded before the first is read.
+    """
+
+    source: Source
+    tenant: str
+    vectors: Kept
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `Given`."""
+        return self.vectors.identity
+
+    @property
+    def url(self) -> str:
+        """See `Given`."""
+        return self.source.run.store.url
+
+    def content(self) -> str:
+        """See `Given`."""
+        return key_of(self.source.content(), self.tenant)
+
+    def rows(self) -> pa.Table:
+        """See `Given`."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        parts = [piece.select(["chunk_id", "doc_id", "content_hash"]) for piece in self.source.texts(self.tenant)]
+        if not parts:
+            raise ArtifactError(f"{self.url} holds no text of the tenant {self.tenant}")
+        return pa.concat_tables(parts).rename_columns(ROWS.names).cast(ROWS).sort_by("text_id")
+
+    @cached_property
+    def kept(self) -> Kept:
+        """See `Given`."""
+        shards = self.vectors.opened()
+        if shards is None or (shards.find(keys_of(self._rows["content_hash"])) < 0).any():
+            encoder = Deferred(self.vectors.encoder, self.vectors.cache.root)
+            ensure_cached(encoder, self.vectors.memory(), self.source.hashed(self.tenant))
+        return self.vectors
+
+    def queries(self) -> list[str]:
+        """See `Given`: those of validation and test, all where there are none."""
+        rows = self.source.queries(self.tenant)
+        held = rows.filter(pc.not_equal(rows["split"], "train"))
+        asked: list[str] = (held if held.num_rows else rows)["text"].to_pylist()
+        return [text for text in dict.fromkeys(asked) if text.strip()]
+
+
+@dataclass
+class OfFile:
+    """A file of vectors: Parquet with text_id and vector (and doc_id), or a NumPy array, whose rows are numbered.
+
+    They are kept in the embedding cache under the hash of their numbers.
+
+    Attributes:
+        url: a .parquet or .npy file, or an s3:// address of a Parquet file.
+        tenant: whose they are.
+        vectors: where they are kept, and by which encoder they are.
+    """
+
+    url: str
+    tenant: str
+    vectors: Kept
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `Given`."""
+        return self.vectors.identity
+
+    @cached_property
+    def kept(self) -> Kept:
+        """See `Given`."""
+        self.rows()
+        return self.vectors
+
+    def content(self) -> str:
+        """See `Given`."""
+        store, name = self._place()
+        return key_of(self.url, store.size(name), store.stamp(name) if store.local else self._rows["content_hash"][0])
+
+    def rows(self) -> pa.Table:
+        """See `Given`."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        parts = [self._remembered(ids, documents, vectors) for ids, documents, vectors in self._read()]
+        found = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
+        if not found.num_rows:
+            raise InputError(f"{self.url} holds no vector")
+        if len(pc.unique(found["text_id"])) < found.num_rows:
+            twice = pc.value_counts(found["text_id"].combine_chunks()).to_pylist()
+            raise InputError(f"{self.url}: text_id {max(twice, key=lambda one: one['counts'])['values']} comes twice")
+        return found
+
+    def queries(self) -> list[str]:
+        """See `Given`."""
+        return []
+
+    def _place(self) -> tuple[Store, str]:
+        folder, _, name = self.url.rpartition("/")
+        store = Store(folder or ("." if not self.url.startswith("/") else "/"))
+        if store.size(name) is None:
+            raise InputError(f"{self.url} is neither a run nor a file of vectors")
+        return store, name
+
+    def _read(self) -> Iterator[tuple[pa.Array, pa.Array, Floats]]:
+        store, name = self._place()
+        if name.endswith(".npy"):
+            if store.local is None:
+                raise InputError(f"{self.url}: a .npy file is read from this machine; give Parquet on S3")
+            yield from _of_numpy(Path(self.url).expanduser())
+            return
+        with pq.ParquetFile(store.path(name), filesystem=store.filesystem) as file:
+            lacking = {"text_id", "vector"} - set(file.schema_arrow.names)
+            if lacking:
+                raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
+            for batch in file.iter_batches(BLOCK):
+                yield _of_parquet(batch, self.url)
+
+    def _remembered(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
+        hashes = _hashes(vectors)
+        memory, encoder = self.vectors.memory(), self.vectors.encoder.encoder_id()
+        new = memory.missing(encoder, hashes)
+        new = new[np.unique(keys_of(hashes)[new], axis=0, return_index=True)[1]] if len(new) else new
+        if len(new):
+            memory.append(encoder, hashes.take(pa.array(new)), vectors[new])
+        return pa.Table.from_arrays([ids, documents, hashes], schema=ROWS)
+
+
+def _of_numpy(path: Path) -> Iterator[tuple[pa.Array, pa.Array, Floats]]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise InputError(f"{path} is no NumPy array: {error}") from error
+    if array.ndim != 2:
+        raise InputError(f"{path} has the shape {array.shape}; a row a vector is asked for")
+    digits = len(str(max(0, len(array) - 1)))
+    for start in range(0, len(array), BLOCK):
+        block = np.asarray(array[start : start + BLOCK], np.float32)
+        ids = pc.utf8_lpad(pc.cast(pa.array(np.arange(start, start + len(block))), pa.string()), digits, "0")
+        yield ids, ids, block
+
+
+def _of_parquet(batch: pa.RecordBatch, url: str) -> tuple[pa.Array, pa.Array, Floats]:
+    ids, column = pc.cast(batch["text_id"], pa.string()), batch["vector"]
+    width = len(column[0]) if len(column) else 0
+    numbers = np.asarray(column.flatten().cast(pa.float32()))
+    if ids.null_count or column.null_count or len(numbers) != width * len(column):
+        raise InputError(f"{url}: each row has a text_id and a vector of {width} numbers, or the file cannot be read")
+    documents = pc.cast(batch["doc_id"], pa.string()) if "doc_id" in batch.schema.names else ids
+    return ids, pc.coalesce(documents, ids), numbers.reshape(-1, width)
+
+
+def _hashes(vectors: Floats) -> pa.Array:
+    """A hash of each vector's numbers, 32 hex digits."""
+    rows = np.ascontiguousarray(vectors.astype("<f4"))
+    blobs = pa.Array.from_buffers(pa.binary(rows[:1].nbytes), len(rows), [None, pa.py_buffer(rows)])
+    with scratch() as connection:
+        connection.register(
+            "given", pa.table({"place": pa.array(np.arange(len(rows))), "row": blobs.cast(pa.binary())})
+        )
+        found = connection.sql("SELECT left(sha256(row), 32) AS hash FROM given ORDER BY place").to_arrow_table()
+    return found["hash"].combine_chunks()

@@ -1,0 +1,22 @@
+"""All vectors as they are, each looked at: exact, and the slowest."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from darklode.pipeline.serve.vectors.kinds import IndexKind
+from darklode.pipeline.serve.vectors.library import Floats, faiss
+
+
+class Flat(IndexKind):
+    """All vectors as they are, each looked at."""
+
+    kind: Literal["flat"] = "flat"
+
+    def fitted(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (there is nothing to fit)
+        """See `IndexKind`."""
+        library = faiss()
+        return library.IndexIDMap2(library.IndexFlatIP(sample.shape[1]))
+
+
+KIND = Flat

@@ -1,0 +1,43 @@
+"""Cells and product codes of 4 bits, looked up 32 at a time (André, Kermarrec and Le Scouarnec 2015)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from darklode.pipeline.serve.vectors.kinds import CelledKind
+from darklode.pipeline.serve.vectors.library import Floats, Ints, faiss
+
+
+class IvfpqFastscan(CelledKind):
+    """Cells, and twice as many codes of half a byte: quicker, and less exact for the same bytes.
+
+    faiss (1.15) takes vectors out, but spoils the codes of those that are added afterwards: what went is left out of
+    searches instead.
+    """
+
+    FORGETS: ClassVar[bool] = False
+    BITS: ClassVar[int] = 4
+
+    kind: Literal["ivfpq_fastscan"] = "ivfpq_fastscan"
+
+    def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centres never lack vectors here)
+        """See `CelledKind`."""
+        return f"PQ{2 * self.bytes}x4fs"
+
+    def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
+        """See `IndexKind`."""
+        if not len(gone):
+            return super().search(index, queries, depth, gone)
+        library = faiss()
+        others = library.IDSelectorBatch(gone)
+        inner = library.SearchParametersIVF(
+            sel=library.IDSelectorNot(others), nprobe=library.extract_index_ivf(index).nprobe
+        )
+        given = library.SearchParametersPreTransform(index_params=inner)
+        scores, numbers = index.search(queries, depth, params=given)
+        return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
+
+
+KIND = IvfpqFastscan

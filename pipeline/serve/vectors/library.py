@@ -1,0 +1,92 @@
+"""faiss as it is used here: one thread, so that equal vectors give equal bytes, and indexes as plain bytes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from darklode.pipeline.base.errors import ArtifactError, MissingPart
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+POINTS = 39
+"""Least vectors for each centre that is fitted: what faiss itself asks for."""
+
+
+def faiss() -> Any:
+    """The library.
+
+    Raises:
+        MissingPart: it is not installed.
+    """
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise MissingPart('an index needs faiss: pip install "darklode[neural]"') from error
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The number of threads would change the last bits of sums, and with them centres."""
+    library = faiss()
+    before = library.omp_get_max_threads()
+    library.omp_set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        library.omp_set_num_threads(before)
+
+
+def to_bytes(index: Any) -> memoryview:
+    """What faiss writes to a file."""
+    return memoryview(faiss().serialize_index(index))
+
+
+def from_bytes(data: bytes, where: str) -> Any:
+    """What `to_bytes` gave.
+
+    Raises:
+        ArtifactError: it is something else.
+    """
+    try:
+        return faiss().deserialize_index(np.frombuffer(data, np.uint8))
+    except RuntimeError as error:
+        raise ArtifactError(f"{where} is damaged; make the index again with `darklode index`") from error
+
+
+def codebook_of(index: Any) -> str:
+    """Identifies what was fitted: cells and codes, without what was filled in; 16 hex digits."""
+    empty = faiss().clone_index(index)
+    empty.reset()
+    return sha256(to_bytes(empty)).hexdigest()[:16]
+
+
+def numbers_in(index: Any) -> Ints:
+    """The numbers of the vectors that an index holds, ascending."""
+    library = faiss()
+    found = library.downcast_index(index)
+    if hasattr(found, "id_map"):
+        return np.sort(library.vector_to_array(found.id_map).astype(np.int64))
+    lists = library.extract_index_ivf(found).invlists
+    parts = [_of_a_list(library, lists, cell) for cell in range(lists.nlist)]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+def _of_a_list(library: Any, lists: Any, cell: int) -> Ints:
+    size = lists.list_size(cell)
+    if not size:
+        return np.empty(0, np.int64)
+    ids = lists.get_ids(cell)
+    try:
+        return np.array(library.rev_swig_ptr(ids, size), np.int64)
+    finally:
+        lists.release_ids(cell, ids)

@@ -1,0 +1,224 @@
+"""The queries that recall is measured on, and what an exact search by whole vectors finds for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.serve.vectors.given import Given, Kept, scaled
+from darklode.pipeline.serve.vectors.library import Floats, Ints, one_thread
+from darklode.pipeline.train.adapter import Adapter
+from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED_TEXTS
+
+PROBES = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
+
+DEPTH = 200
+"""Of the exact lists: twice what recall is measured at, so that they outlast many updates."""
+
+MEASURED = 100
+KNOWN = "next number"
+"""Fact of the stage: texts from this number on are not in the lists yet."""
+
+BASE, ADAPTED = "base", "adapted"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who encodes the queries.
+
+    Attributes:
+        given: what is indexed, with the queries that were really asked.
+        adapter: a further encoder of queries; None: there is none.
+    """
+
+    given: Given
+    adapter: Adapter | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a query's vector."""
+        return {"adapter": self.adapter.facts["weights"] if self.adapter else None}
+
+    def vectors(self, texts: list[str]) -> dict[str, Floats]:
+        """Vectors of queries by part, of length 1, with all their numbers."""
+        found = {BASE: scaled(base_vectors(self.given.kept, texts), None)}
+        if self.adapter:
+            found[ADAPTED] = scaled(self.adapter.encode(texts), None)
+        return found
+
+
+def base_vectors(kept: Kept, texts: list[str]) -> Floats:
+    """Queries by the encoder of the index, shape (len(texts), dimensions); of blank ones zero."""
+    encoder = Deferred(kept.encoder, kept.cache.root)
+    return CachedQueries(encoder, kept.memory())(texts)
+
+
+def probes(tables: Tables, output: Output, asked: Asked, *, queries: int) -> None:
+    """Choose queries, evenly spaced, and search for them exactly.
+
+    Of a file of vectors, whose queries nobody knows, texts' own vectors stand for them.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_queries` and `index_probes`.
+        asked: the queries and who encodes them.
+        queries: how many, at most.
+    """
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    words = asked.given.queries()
+    if words:
+        words = [words[place] for place in _spaced(len(words), queries)]
+        parts = asked.vectors(words)
+    else:
+        mine = texts["content_hash"].take(pa.array(_spaced(texts.num_rows, queries)))
+        parts = {BASE: _whole(asked.given.kept).take(mine)}
+    for part, vectors in parts.items():
+        output.write(INDEX_QUERIES.name, _query_rows(part, words, vectors))
+        output.write(INDEX_PROBES.name, probe_rows(part, *best(_whole(asked.given.kept), texts, vectors)))
+    output.facts[KNOWN] = _beyond(texts)
+    rows = sum(len(vectors) for vectors in parts.values())
+    output.count(FunnelStep("index_probes", "queries", len(words) or rows, "vectors of queries", rows))
+
+
+def updated_probes(tables: Tables, output: Output, given: Given, *, trained: str) -> None:
+    """The exact lists after an update: what went goes, what came is scored, the rest is known.
+
+    A list stands as far as no text that it never held can belong: down to the score of its last text of before. Where
+    that leaves fewer than 100 texts of an index that has as many, all is searched again.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_queries` and `index_probes`, has those of before.
+        given: the vectors.
+        trained: the codebook that stays in use.
+
+    Raises:
+        ArtifactError: the tables of before are gone.
+    """
+    earlier = output.earlier(INDEX_QUERIES.name, INDEX_PROBES.name)
+    if earlier is None:
+        raise ArtifactError(f"the index lacks its table index_probes (trained {trained}); make it anew")
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    asked, before = earlier.read(INDEX_QUERIES.name), earlier.read(INDEX_PROBES.name)
+    came = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[KNOWN])))
+    output.write(INDEX_QUERIES.name, asked)
+    for part in parts_of(asked):
+        vectors, kept = vectors_of(asked, part), _whole(given.kept)
+        start = _standing(lists_of(before, part, len(vectors)), texts["number"].to_numpy())
+        numbers, scores = best(kept, came, vectors, start)
+        scores[scores < start.floor[:, None]] = -np.inf
+        if ((scores > -np.inf).sum(axis=1) < min(MEASURED, texts.num_rows)).any():
+            numbers, scores = best(kept, texts, vectors)
+        output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
+    output.facts[KNOWN] = max(int(output.earlier_facts[KNOWN]), _beyond(texts))
+    output.count(FunnelStep("index_probes", "queries", asked.num_rows, "queries", asked.num_rows))
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Exact lists so far.
+
+    Attributes:
+        numbers: shape (n_queries, DEPTH).
+        scores: the same; minus infinity where there is no text.
+        floor: what is not listed scores no more than this, shape (n_queries,).
+    """
+
+    numbers: Ints
+    scores: Floats
+    floor: Floats
+
+
+def _standing(before: Lists, numbers: Ints) -> Lists:
+    """Lists without what went."""
+    scores = np.where(np.isin(before.numbers, numbers), before.scores, -np.inf).astype(np.float32)
+    return Lists(before.numbers, scores, before.floor)
+
+
+def best(kept: Kept, texts: pa.Table, queries: Floats, start: Lists | None = None) -> tuple[Ints, Floats]:
+    """Numbers and scores of each query's best texts, best first, shape (n_queries, DEPTH); of equals the lower number.
+
+    Args:
+        kept: the vectors.
+        texts: content_hash and number.
+        queries: of length 1.
+        start: what is known of other texts.
+    """
+    shape = len(queries), DEPTH
+    numbers = start.numbers if start else np.full(shape, -1, np.int64)
+    scores = start.scores if start else np.full(shape, -np.inf, np.float32)
+    own = texts["number"].to_numpy()
+    with one_thread():
+        for first, block in kept.blocks(texts["content_hash"]):
+            found = queries @ block.T
+            place = _top(found)
+            ids = own[first : first + len(block)][place]
+            numbers = np.concatenate([numbers, ids], axis=1)
+            scores = np.concatenate([scores, np.take_along_axis(found, place, 1)], axis=1)
+            order = np.lexsort((numbers, -scores), axis=1)[:, :DEPTH]
+            numbers, scores = np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
+    return numbers, scores
+
+
+def _top(scores: Floats) -> Ints:
+    if scores.shape[1] <= DEPTH:
+        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    return np.argpartition(-scores, DEPTH - 1, axis=1)[:, :DEPTH]
+
+
+def _whole(kept: Kept) -> Kept:
+    """With all numbers of its vectors: what an index of fewer is measured against."""
+    return replace(kept, dimensions=None)
+
+
+def _beyond(texts: pa.Table) -> int:
+    return int(pc.max(texts["number"]).as_py()) + 1
+
+
+def _spaced(n: int, most: int) -> list[int]:
+    return [int(place) for place in np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))]
+
+
+def parts_of(asked: pa.Table) -> list[str]:
+    """Base, and adapted where there is an adapter."""
+    return sorted(pc.unique(asked["part"]).to_pylist(), reverse=True)
+
+
+def vectors_of(asked: pa.Table, part: str) -> Floats:
+    """Vectors of a part's queries, in their order."""
+    mine = asked.filter(pc.equal(asked["part"], part)).sort_by("query")["vector"].combine_chunks()
+    return np.asarray(mine.flatten(), np.float32).reshape(len(mine), -1)
+
+
+def lists_of(rows: pa.Table, part: str, queries: int) -> Lists:
+    """A part's rows of `index_probes`, of queries that are numbered from 0."""
+    mine = rows.filter(pc.equal(rows["part"], part))
+    query, rank = mine["query"].to_numpy(), mine["rank"].to_numpy() - 1
+    numbers, scores = np.full((queries, DEPTH), -1, np.int64), np.full((queries, DEPTH), -np.inf, np.float32)
+    numbers[query, rank], scores[query, rank] = mine["number"].to_numpy(), mine["score"].to_numpy()
+    return Lists(numbers, scores, scores.min(axis=1))
+
+
+def _query_rows(part: str, words: list[str], vectors: Floats) -> pa.Table:
+    n, ends = len(vectors), np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n))}
+    columns["vector"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(vectors.ravel()))
+    return INDEX_QUERIES.rows(columns | ({"text": pa.array(words)} if words else {}))
+
+
+def probe_rows(part: str, numbers: Ints, scores: Floats) -> pa.Table:
+    """Rows of `index_probes`."""
+    query, place = np.nonzero(scores > -np.inf)
+    rank = np.cumsum(scores > -np.inf, axis=1)[query, place]
+    columns = {"part": pa.repeat(part, len(query)), "query": pa.array(query), "rank": pa.array(rank)}
+    return INDEX_PROBES.rows(
+        columns | {"number": pa.array(numbers[query, place]), "score": pa.array(scores[query, place])}
+    )

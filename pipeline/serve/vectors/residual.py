@@ -1,0 +1,133 @@
+"""Residual k-means: each level's centres are fitted to what the levels before left over (ScalingNote, 3.5).
+
+The plain greedy loop over faiss' k-means: faiss' own ResidualQuantizer with its beam of 5 left a larger error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.serve.vectors.library import POINTS, Floats, faiss, one_thread
+from darklode.schemas.serving import SemanticIdSettings
+from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
+
+Codes = NDArray[np.int32]
+Books = Sequence[Floats]
+"""Each level's centres, shape (codes, dimensions)."""
+
+
+def fitted(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:
+    """Centres for each level.
+
+    Args:
+        sample: vectors to fit on, shape (n, dimensions).
+        settings: levels, codes and iterations; a level has at most n // 39 codes, and one at least.
+        seed: of the first centres.
+    """
+    left, books = sample.copy(), []
+    codes = max(1, min(settings.codes, len(sample) // POINTS))
+    with one_thread():
+        for level in range(settings.levels):
+            found = faiss().Kmeans(
+                left.shape[1], codes, niter=settings.iterations, seed=seed + level, max_points_per_centroid=1 << 30,
+                min_points_per_centroid=1,
+            )  # fmt: skip
+            found.train(left)
+            books.append(np.array(found.centroids, np.float32).reshape(codes, -1))
+            left -= books[-1][_nearest(left, books[-1])]
+    return books
+
+
+def coded(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.float64]]:
+    """Each vector's codes, shape (n, levels), and the sum over vectors of the squared distance left by each level."""
+    left, codes = vectors.copy(), np.empty((len(vectors), len(books)), np.int32)
+    errors = np.zeros(len(books))
+    with one_thread():
+        for level, centres in enumerate(books):
+            codes[:, level] = _nearest(left, centres)
+            left -= centres[codes[:, level]]
+            errors[level] = np.einsum("ij,ij->", left, left, dtype=np.float64)
+    return codes, errors
+
+
+def _nearest(vectors: Floats, centres: Floats) -> NDArray[np.int64]:
+    scores = vectors @ centres.T
+    scores -= 0.5 * np.einsum("ij,ij->i", centres, centres)
+    return np.asarray(scores.argmax(axis=1))
+
+
+def groups(codes: Codes) -> list[NDArray[np.int64]]:
+    """After each level, a number for each row that rows of equal codes up to it share."""
+    order = np.lexsort(codes.T[::-1])
+    begins = np.logical_or.accumulate(np.diff(codes[order], axis=0) != 0, axis=1)
+    found = []
+    for level in range(codes.shape[1]):
+        group = np.empty(len(codes), np.int64)
+        group[order] = np.concatenate([np.zeros(min(1, len(codes)), np.int64), np.cumsum(begins[:, level])])
+        found.append(group)
+    return found
+
+
+def perplexity(codes: Codes) -> float:
+    """Of one level's codes: as many equally used ones would be as varied."""
+    shares = np.unique(codes, return_counts=True)[1] / max(1, len(codes))
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def unique_share(group: NDArray[np.int64]) -> float:
+    """Share of the rows that no other one is in a group with."""
+    return float((np.bincount(group) == 1).sum() / max(1, len(group)))
+
+
+def pair_agreement(one: NDArray[np.int64], other: NDArray[np.int64]) -> float | None:
+    """Of the pairs of rows that share a group by one or the other, the share that do by both (Jaccard)."""
+    both = np.unique(one * (int(other.max(initial=0)) + 1) + other, return_counts=True)[1]
+    by_both, by_one, by_other = (_pairs(counts) for counts in (both, np.bincount(one), np.bincount(other)))
+    either = by_one + by_other - by_both
+    return by_both / either if either else None
+
+
+def _pairs(counts: NDArray[np.int64]) -> float:
+    return float((counts * (counts - 1) // 2).sum())
+
+
+def as_rows(fit: int, books: Books) -> pa.Table:
+    """Rows of `semantic_codebooks`."""
+    sizes = [len(centres) for centres in books]
+    numbers = pa.array(np.concatenate([centres.ravel() for centres in books]))
+    ends = np.arange(sum(sizes) + 1, dtype=np.int32) * books[0].shape[1]
+    return SEMANTIC_CODEBOOKS.rows(
+        {
+            "fit": pa.repeat(fit, sum(sizes)),
+            "level": pa.array(np.repeat(np.arange(1, len(books) + 1), sizes)),
+            "code": pa.array(np.concatenate([np.arange(size) for size in sizes])),
+            "centre": pa.ListArray.from_arrays(pa.array(ends), numbers),
+        }
+    )
+
+
+def from_rows(rows: pa.Table, fit: int) -> list[Floats]:
+    """What `as_rows` was given."""
+    mine = rows.filter(pc.equal(rows["fit"], fit)).sort_by([("level", "ascending"), ("code", "ascending")])
+    levels = mine["level"].to_numpy()
+    whole = np.asarray(mine["centre"].combine_chunks().flatten(), np.float32).reshape(len(levels), _width(mine))
+    return [np.ascontiguousarray(whole[levels == level]) for level in np.unique(levels)]
+
+
+def _width(rows: pa.Table) -> int:
+    return len(rows["centre"][0]) if rows.num_rows else 0
+
+
+def name_of(books: Books) -> str:
+    """Identifies centres by their numbers: 16 hex digits."""
+    digest = sha256()
+    for centres in books:
+        digest.update(f"{centres.shape}".encode())
+        digest.update(centres.astype("<f4").tobytes())
+    return digest.hexdigest()[:16]

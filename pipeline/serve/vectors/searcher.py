@@ -1,0 +1,141 @@
+"""The way in for whoever searches a finished index: a folder is opened once, then texts or vectors are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Any, Self
+from weakref import finalize
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.encoders.port import ModelEncoder
+from darklode.pipeline.serve.vectors.finding import Finder
+from darklode.pipeline.serve.vectors.given import scaled
+from darklode.pipeline.serve.vectors.library import Floats, Ints
+from darklode.pipeline.serve.vectors.recall import Opening, open_finder
+from darklode.pipeline.serve.vectors.record import Facts, read_record
+from darklode.pipeline.train.adapter import Adapter
+from darklode.schemas.kinds import OfKind
+from darklode.schemas.pooling import ENCODERS, EncoderSettings
+from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
+
+
+@dataclass(frozen=True)
+class Found:
+    """Lists of texts, best first.
+
+    Attributes:
+        rows: rows of `Searcher.texts`, shape (n_queries, depth); -1 where fewer were found.
+        scores: cosines, of codes or of stored vectors; the same shape, minus infinity where there is no row.
+        texts: those that the rows are of.
+    """
+
+    rows: Ints
+    scores: Floats
+    texts: pa.Table
+
+    def ids(self, query: int) -> list[str]:
+        """A query's text_ids, best first."""
+        mine = self.rows[query][self.rows[query] >= 0]
+        found: list[str] = self.texts["text_id"].take(pa.array(mine)).to_pylist()
+        return found
+
+
+class Searcher:
+    """A folder of `darklode index`, open. What it reads lies in memory or is mapped; nothing is written.
+
+    Args:
+        url: the folder or prefix.
+
+    Raises:
+        ArtifactError: it holds no finished index, or an update that was not finished.
+        MissingPart: faiss is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        run = Run(url, untouched=True)
+        self.url = run.store.url
+        self.facts: Facts = read_record(run.store)
+        tables = run.tables(INDEXED_TEXTS.name, INDEX_FILES.name)
+        files = tables.read(INDEX_FILES.name).to_pylist()
+        if tables.content(INDEXED_TEXTS.name) != self.facts["texts"] or files != self.facts["files"]:
+            raise ArtifactError(f"{self.url} was not finished: run its `darklode index` command again")
+        scratch = mkdtemp(prefix="darklode-index-")
+        self.close = finalize(self, rmtree, scratch, ignore_errors=True)
+        """Lets go of what was fetched; called when the searcher goes, too."""
+        opening = Opening(run.store, self.facts["built"], self.facts["rerank"], self.facts["dimensions"])
+        self._finder: Finder = open_finder(opening, tables, Path(scratch))
+        self.texts: pa.Table = tables.read(INDEXED_TEXTS.name).combine_chunks()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def tenant(self) -> str:
+        """Whose texts it holds."""
+        return str(self.facts["tenant"])
+
+    @cached_property
+    def encoder(self) -> EncoderKind:
+        """The encoder that the vectors are by."""
+        found = OfKind(ENCODERS, EncoderSettings)._validate(self.facts["encoder"]["settings"])
+        return as_kind(found, EncoderKind)
+
+    @cached_property
+    def _model(self) -> ModelEncoder:
+        return self.encoder.load()
+
+    def encode(self, texts: Sequence[str], adapter: Adapter | None = None) -> Floats:
+        """Vectors of queries, shape (len(texts), dimensions of the encoder); of blank ones zero.
+
+        Args:
+            texts: the queries.
+            adapter: encodes them in the place of the base.
+        """
+        if adapter:
+            return adapter.encode(texts)
+        vectors = np.array(self._model.encode_queries(list(texts)), np.float32)
+        vectors[[not text.strip() for text in texts]] = 0
+        return vectors
+
+    def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> Found:
+        """The best texts of each query; one that is blank, or whose vector is zero, finds none.
+
+        Args:
+            queries: texts, or their vectors by the encoder or by an adapter of it, shape (n_queries, numbers); these
+                are cut and scaled as the index's are.
+            depth: of the lists.
+            adapter: encodes texts in the place of the base.
+        """
+        given = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
+        vectors = scaled(given, self.facts["dimensions"])
+        numbers, scores = self._finder.find(vectors, depth, self.facts["effort"])
+        blank = ~vectors.any(axis=1)
+        numbers[blank], scores[blank] = -1, -np.inf
+        return Found(self._rows(numbers), scores, self.texts)
+
+    def _rows(self, numbers: Ints) -> Ints:
+        known, order = self._numbered
+        place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        return np.where((numbers >= 0) & (known[place] == numbers), order[place], -1)
+
+    @cached_property
+    def _numbered(self) -> tuple[Any, Any]:
+        """Numbers ascending, and their rows."""
+        numbers = self.texts["number"].to_numpy()
+        order = np.argsort(numbers)
+        return numbers[order], order

@@ -1,0 +1,172 @@
+"""Semantic ids: codebooks are fitted on a sample, every text gets its codes, and what the levels are worth is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.serve.vectors import residual
+from darklode.pipeline.serve.vectors.given import Given
+from darklode.pipeline.serve.vectors.library import Ints
+from darklode.pipeline.serve.vectors.residual import Books, Codes
+from darklode.schemas.serving import SemanticIdSettings
+from darklode.schemas.serving_tables import INDEXED_TEXTS, SEMANTIC_CODEBOOKS, SEMANTIC_ID_LEVELS, SEMANTIC_IDS
+
+CODEBOOKS = Stage("semantic_codebooks", 1, (INDEXED_TEXTS.name,), (SEMANTIC_CODEBOOKS.name,))
+IDS = Stage(
+    "semantic_ids", 1, (INDEXED_TEXTS.name, SEMANTIC_CODEBOOKS.name), (SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
+)
+
+CAME = "error of what came"
+"""Fact of the stage: after the last level, of texts that the last update brought; null where it brought none."""
+
+FITS = 2
+COMPARED = 20_000
+"""Texts, at most, whose codes by both fits are held against one another."""
+
+
+def codebooks(tables: Tables, output: Output, settings: SemanticIdSettings, given: Given, *, seed: int) -> None:
+    """Fit the centres twice, on other texts where there are enough: the first ones are in use. One unit a fit.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `semantic_codebooks`.
+        settings: levels, codes, sample and iterations.
+        given: the vectors.
+        seed: of the samples.
+    """
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
+    order = np.random.default_rng(seed).permutation(len(hashes))
+    for fit in range(FITS):
+        with output.unit(f"fit {fit}", key_of(tables.content(INDEXED_TEXTS.name), fit)) as unit:
+            if unit.done:
+                continue
+            mine = np.sort(np.roll(order, -fit * settings.sample)[: settings.sample])
+            books = residual.fitted(given.kept.take(hashes.take(pa.array(mine))), settings, seed + fit)
+            output.write(SEMANTIC_CODEBOOKS.name, residual.as_rows(fit, books))
+        output.progress(fit + 1, FITS)
+    rows = output.rows(SEMANTIC_CODEBOOKS.name)
+    output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centres, of two fits", rows))
+
+
+def semantic_ids(tables: Tables, output: Output, given: Given) -> None:
+    """Give each text its codes, and say what the levels are worth.
+
+    Args:
+        tables: `indexed_texts` and `semantic_codebooks`.
+        output: takes `semantic_ids` and `semantic_id_levels`.
+        given: the vectors.
+    """
+    texts = tables.read(INDEXED_TEXTS.name)
+    books = _books(tables, 0)
+    codes, errors = _coded(given, texts["content_hash"], books, output)
+    by_level = residual.groups(codes)
+    apart = _disambiguated(by_level[-1], np.full(len(codes), -1))
+    _write(output, texts, codes, apart, residual.name_of(books))
+    _tell(tables, output, given, (codes, by_level), errors / max(1, len(codes)))
+
+
+def updated_ids(tables: Tables, output: Output, given: Given, *, trained: str) -> None:
+    """Give codes to texts that came or changed; the others keep theirs, disambiguation included. Nothing is fitted.
+
+    Args:
+        tables: `indexed_texts` and `semantic_codebooks`.
+        output: takes `semantic_ids` and `semantic_id_levels`.
+        given: the vectors.
+        trained: the codebook that stays in use.
+
+    Raises:
+        ArtifactError: the ids of before are gone.
+    """
+    earlier = output.earlier(SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
+    if earlier is None:
+        raise ArtifactError(f"the index lacks its table semantic_ids (trained {trained}); make it anew")
+    texts, books = tables.read(INDEXED_TEXTS.name), _books(tables, 0)
+    before = earlier.read(SEMANTIC_IDS.name).combine_chunks()
+    numbers, known = texts["number"].to_numpy(), before["number"].to_numpy()
+    order = np.argsort(known)
+    place = order[np.minimum(np.searchsorted(known, numbers, sorter=order), len(known) - 1)]
+    old = known[place] == numbers
+    codes = np.empty((len(numbers), len(books)), np.int32)
+    codes[old] = _matrix(before["codes"])[place[old]]
+    came = pa.array(np.flatnonzero(~old))
+    codes[~old], errors = _coded(given, texts["content_hash"].take(came), books, output)
+    by_level = residual.groups(codes)
+    apart = _disambiguated(by_level[-1], np.where(old, before["disambiguation"].to_numpy()[place], -1))
+    _write(output, texts, codes, apart, residual.name_of(books))
+    at_training = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")["error"].to_numpy()
+    _tell(tables, output, given, (codes, by_level), at_training)
+    output.facts[CAME] = float(errors[-1] / len(came)) if len(came) else None
+
+
+def _books(tables: Tables, fit: int) -> Books:
+    return residual.from_rows(tables.read(SEMANTIC_CODEBOOKS.name), fit)
+
+
+def _matrix(codes: pa.ChunkedArray) -> Codes:
+    flat = codes.combine_chunks().flatten()
+    return np.asarray(flat, np.int32).reshape(len(codes), -1)
+
+
+def _coded(given: Given, hashes: pa.ChunkedArray, books: Books, output: Output) -> tuple[Codes, NDArray[np.float64]]:
+    codes, errors = np.empty((len(hashes), len(books)), np.int32), np.zeros(len(books))
+    for start, block in given.kept.blocks(hashes):
+        codes[start : start + len(block)], left = residual.coded(block, books)
+        errors += left
+        output.progress(start + len(block), len(hashes))
+    return codes, errors
+
+
+def _disambiguated(group: Ints, known: Ints) -> Ints:
+    """A number within each group of equal codes, in the order of rows after those that are known (-1: not)."""
+    free = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(free, group[known >= 0], known[known >= 0] + 1)
+    new = np.flatnonzero(known < 0)
+    new = new[np.argsort(group[new], kind="stable")]
+    first = np.searchsorted(group[new], group[new])
+    found = known.astype(np.int64)
+    found[new] = np.arange(len(new)) - first + free[group[new]]
+    return found
+
+
+def _write(output: Output, texts: pa.Table, codes: Codes, apart: Ints, name: str) -> None:
+    for start in range(0, len(codes), PART_ROWS):
+        rows, mine = texts.slice(start, PART_ROWS), codes[start : start + PART_ROWS]
+        ends = np.arange(len(mine) + 1, dtype=np.int32) * codes.shape[1]
+        columns = {column: rows[column] for column in ("tenant", "text_id", "doc_id", "number")}
+        columns |= {
+            "codes": pa.ListArray.from_arrays(pa.array(ends), pa.array(mine.ravel())),
+            "disambiguation": pa.array(apart[start : start + PART_ROWS]),
+            "codebook": pa.repeat(name, len(mine)),
+        }
+        output.write(SEMANTIC_IDS.name, SEMANTIC_IDS.rows(columns))
+    output.count(FunnelStep("semantic_ids", "texts", texts.num_rows, "texts", len(codes)))
+
+
+def _tell(
+    tables: Tables, output: Output, given: Given, coded: tuple[Codes, list[Ints]], errors: NDArray[np.float64]
+) -> None:
+    """Write `semantic_id_levels`."""
+    codes, by_one = coded
+    books, other = _books(tables, 0), _books(tables, 1)
+    spaced = np.unique(np.linspace(0, len(codes) - 1, min(COMPARED, len(codes))).astype(np.int64))
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(spaced))
+    again = residual.groups(residual.coded(given.kept.take(hashes), other)[0])
+    stable = [residual.pair_agreement(*_dense(one[spaced], two)) for one, two in zip(by_one, again, strict=True)]
+    columns = {
+        "level": pa.array(np.arange(1, len(books) + 1)),
+        "codes": pa.array([len(centres) for centres in books]),
+        "error": pa.array(errors),
+        "perplexity": pa.array([residual.perplexity(codes[:, level]) for level in range(len(books))]),
+        "unique": pa.array([residual.unique_share(group) for group in by_one]),
+        "stability": pa.array(stable, pa.float64()),
+    }
+    output.write(SEMANTIC_ID_LEVELS.name, SEMANTIC_ID_LEVELS.rows(columns))
+
+
+def _dense(*found: Ints) -> list[Ints]:
+    return [np.unique(one, return_inverse=True)[1].astype(np.int64) for one in found]

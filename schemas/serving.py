@@ -1,0 +1,38 @@
+"""The settings of `index`: how texts get semantic ids, and how their vectors are compressed and searched."""
+
+from pydantic import Field
+
+from darklode.schemas.kinds import Group, KindSection
+from darklode.schemas.section import Section
+
+INDEXES = Group("indexes", "darklode.pipeline.serve.vectors.kinds")
+
+
+class SemanticIdSettings(Section):
+    """Residual k-means: level by level, each text's nearest centre of what the levels before left over."""
+
+    levels: int = Field(6, gt=0, le=16, description="numbers of an id (ScalingNote, 3.5: 6)")
+    codes: int = Field(
+        256, gt=1, le=65536, description="centres of a level; fewer where there are not 39 texts for each"
+    )
+    sample: int = Field(25600, gt=0, description="texts that the centres are fitted on, at most")
+    iterations: int = Field(20, gt=0, description="of k-means")
+
+
+class IndexSettings(KindSection):
+    """How vectors are searched; each kind has keys of its own."""
+
+    kind: str = Field("ivfpq", description="flat, hnsw, ivfpq, ivfpq_fastscan; each kind has keys of its own")
+    dimensions: int | None = Field(
+        None, gt=0, description="first numbers of each vector that are kept, for encoders with nested ones; null: all"
+    )
+    sample: int = Field(65536, gt=0, description="vectors that cells and codes are fitted on, at most")
+    rerank: int = Field(
+        8,
+        ge=1,
+        description="times as many candidates are scored again by vectors of a byte a number; 1: by codes alone",
+    )
+    recall: float = Field(
+        0.9, gt=0, le=1, description="recall@100 against exact search that the effort of a search is chosen for"
+    )
+    queries: int = Field(400, ge=4, description="most queries that recall is measured on, a half to choose the effort")

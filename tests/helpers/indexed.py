@@ -1,0 +1,62 @@
+"""Files of clustered vectors, and indexes of them, made in the test's own process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.flows.build_index import build_index
+from darklode.pipeline.serve.vectors.library import Floats
+from helpers.adapted import model_in
+
+COUNT, WIDTH = 1500, 32
+IDS = [f"t{number:05}" for number in range(COUNT)]
+CODED: dict[str, Any] = {"kind": "ivfpq", "bytes": 8, "queries": 60}
+
+
+def clustered(count: int = COUNT, seed: int = 0) -> Floats:
+    """Vectors around 40 centres, of length 1."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((40, WIDTH))
+    found = centres[rng.integers(0, 40, count)] + 0.6 * rng.standard_normal((count, WIDTH))
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+
+
+def put_vectors(path: Path, ids: list[str], vectors: Floats) -> str:
+    """A file of vectors; returns its path."""
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    pq.write_table(pa.table({"text_id": ids, "vector": column}), path)
+    return str(path)
+
+
+def settings_in(root: Path, **index: Any) -> dict[str, Any]:
+    """Settings of an index whose cache lies below a folder."""
+    return {
+        "cache": {"root": str(root / "cache")},
+        "index": CODED | index,
+        "semantic_ids": {"levels": 3, "codes": 16, "iterations": 5},
+    }
+
+
+def made(root: Path, source: str, name: str = "index", **index: Any) -> Path:
+    """An index below a folder."""
+    build_index(source, model_in(root).model, str(root / name), settings_in(root, **index))
+    return root / name
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All that lies in an index but times."""
+    kept = (
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix in {".parquet", ".npy", ".faiss"}
+    )
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in kept}
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """An index of one's own."""
+    return Path(shutil.copytree(folder, to))

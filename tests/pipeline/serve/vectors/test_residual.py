@@ -1,0 +1,62 @@
+"""Residual k-means: codes add up to what is reported, and figures of levels are what they say."""
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.serve.vectors import residual
+from darklode.pipeline.serve.vectors.library import POINTS
+from darklode.schemas.serving import SemanticIdSettings
+from helpers.indexed import clustered
+
+pytest.importorskip("faiss", reason="faiss-cpu is not installed")
+
+SETTINGS = SemanticIdSettings(levels=3, codes=16, iterations=5)
+
+
+def test_codes_add_up_to_vectors_within_the_reported_error() -> None:
+    vectors = clustered()
+    books = residual.fitted(vectors, SETTINGS, 3)
+    codes, errors = residual.coded(vectors, books)
+    for level in range(3):
+        summed = sum(books[one][codes[:, one]] for one in range(level + 1))
+        np.testing.assert_allclose(((vectors - summed) ** 2).sum(), errors[level], rtol=1e-4)
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_the_same_sample_and_seed_give_the_same_centres() -> None:
+    vectors = clustered()
+    names = [residual.name_of(residual.fitted(vectors, SETTINGS, seed)) for seed in (3, 3, 4)]
+    assert names[0] == names[1] != names[2]
+
+
+@pytest.mark.parametrize(("texts", "codes"), [(POINTS * 4 + 1, 4), (POINTS - 1, 1), (1, 1)])
+def test_a_level_has_fewer_codes_where_texts_are_few(texts: int, codes: int) -> None:
+    books = residual.fitted(clustered(texts), SETTINGS, 0)
+    assert [len(centres) for centres in books] == [codes] * 3
+
+
+def test_centres_come_back_from_their_rows() -> None:
+    books = residual.fitted(clustered(300), SETTINGS, 0)
+    rows = residual.as_rows(1, books)
+    again = residual.from_rows(rows, 1)
+    assert [np.array_equal(one, other) for one, other in zip(books, again, strict=True)] == [True] * 3
+    assert residual.from_rows(rows, 0) == []
+
+
+def test_figures_of_levels() -> None:
+    codes = np.array([[0, 0], [0, 1], [0, 1], [1, 0]], np.int32)
+    first, both = residual.groups(codes)
+    assert first[0] == first[1] == first[2] != first[3]
+    assert both[1] == both[2]
+    assert len(set(both)) == 3
+    assert residual.unique_share(first) == 0.25
+    assert residual.unique_share(both) == 0.5
+    assert residual.perplexity(np.array([0, 1, 2, 3])) == pytest.approx(4)
+    assert residual.perplexity(np.zeros(4, np.int32)) == pytest.approx(1)
+
+
+def test_agreement_is_of_pairs_whatever_groups_are_called() -> None:
+    one, renamed = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
+    assert residual.pair_agreement(one, renamed) == 1
+    assert residual.pair_agreement(one, np.array([0, 0, 0, 1])) == 1 / 4
+    assert residual.pair_agreement(np.arange(4), np.arange(4)) is None

@@ -1,0 +1,39 @@
+"""The way in: a folder is opened, texts or vectors are asked for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.serve.vectors.searcher import Searcher
+from helpers.indexed import IDS, clustered, copied
+
+
+def test_a_text_is_found_by_its_own_vector(indexed: Path) -> None:
+    vectors = clustered()
+    with Searcher(str(indexed / "index")) as searcher:
+        found = searcher.search(vectors[:30] * 3, 5)
+        nothing = searcher.search(np.zeros((1, 32), np.float32), 5)
+    assert [found.ids(query)[0] for query in range(30)] == IDS[:30]
+    np.testing.assert_allclose(found.scores[:, 0], 1, atol=0.01)
+    assert nothing.ids(0) == []
+    assert (nothing.rows == -1).all()
+
+
+def test_lists_longer_than_the_index_end_early(indexed: Path) -> None:
+    with Searcher(str(indexed / "index")) as searcher:
+        found = searcher.search(clustered()[:2], 2000)
+    assert found.rows.shape == (2, 2000)
+    assert len(set(found.ids(0))) == len(found.ids(0)) <= len(IDS)
+
+
+def test_what_is_not_finished_is_not_searched(indexed: Path, tmp_path: Path) -> None:
+    folder = copied(indexed / "index", tmp_path / "index")
+    record = (folder / "index.json").read_text()
+    (folder / "index.json").write_text(record.replace('"count"', '"n"').replace('"texts": "', '"texts": "0'))
+    with pytest.raises(ArtifactError, match="was not finished"):
+        Searcher(str(folder))
+    (folder / "index.json").unlink()
+    with pytest.raises(ArtifactError, match="holds no finished index"):
+        Searcher(str(folder))
