@@ -30,7 +30,7 @@ from darklode.pipeline.train.sources import Source, tenant_of
 from darklode.pipeline.train.stage import TRAIN, train
 from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, tested
 from darklode.pipeline.train.vectors import Base
-from darklode.pipeline.train.verdict import VERDICT, demand_lift, verdict
+from darklode.pipeline.train.verdict import VERDICT, demand_lift, read_verdict, verdict
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
 
@@ -191,11 +191,11 @@ def hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None
     from darklode.flows.jobs import write_report
     from darklode.pipeline.train.card import card
     from darklode.pipeline.train.folder import save
-    from darklode.pipeline.train.identity import record
+    from darklode.pipeline.train.identity import fingerprint, record
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, base, base.encoder, settings.adapt)
-    record(run, base, base.encoder)
+    record(run, base, base.encoder, read_verdict(run.tables(VERDICT.name)), fingerprint(run.tables()))
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)

@@ -7,13 +7,14 @@ from typing import Any
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, place, steps
+from darklode.flows.adapt_encoder import base_of, judges_of, place, steps
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, note, noted, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.train.holes import HoleJudges
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.tenants import TENANTS, Job, place_of, save_head
 from darklode.pipeline.train.tenants import adapt_tenants as adapt_each
@@ -62,13 +63,13 @@ def adapt_tenants(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        run_step(run, _step(run, base, chosen, sorted(tenants), {ADAPTED: list(runs), "encoder": encoder}))
+        run_step(run, _step(run, base, chosen, sorted(tenants), judges_of(base, made)))
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
     return told(run)
 
 
-def _step(run: Run, base: Base, settings: Settings, tenants: list[str], made_from: dict[str, Any]) -> Step:
+def _step(run: Run, base: Base, settings: Settings, tenants: list[str], judges: HoleJudges) -> Step:
     """The one stage: each tenant's own stages are in its folder."""
 
     def job(tenant: str) -> Job:
@@ -77,9 +78,9 @@ def _step(run: Run, base: Base, settings: Settings, tenants: list[str], made_fro
 
         def hand_over() -> None:
             save_head(own, base, mine.adapt)
-            note(own, made_from)
+            note(own, noted(run))
 
-        return Job(tenant, own, steps(base, mine), hand_over)
+        return Job(tenant, own, steps(base, mine, judges), hand_over)
 
     def depends() -> dict[str, str]:
         return {
@@ -89,6 +90,7 @@ def _step(run: Run, base: Base, settings: Settings, tenants: list[str], made_fro
                 settings.adapt.but("tenant").decisive(), settings.evaluate.only("bootstrap", "flips").decisive()
             ),
             "the seed": key_of(settings.seed),
+            "the judges": key_of(judges.identity),
         }
 
     return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), depends, unkeyed=("job",), source=base.sources)

@@ -19,8 +19,8 @@ from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
 
 COMMANDS = (
-    "demo init build mine deploy evaluate adapt adapters index search report browse review validate diff audit list "
-    "status verify query export pool doctor cache judge"
+    "demo init build mine deploy evaluate adapt adapters train-towers index search report browse review validate diff "
+    "audit list status verify query export pool doctor cache judge"
 ).split()
 """Files of `flows/commands`, in the order of the help."""
 
@@ -60,16 +60,22 @@ class Commands(TyperGroup):
 
 @cache
 def _loaded(name: str) -> Any:
-    command = typer.main.get_command(import_module(f"darklode.flows.commands.{name}").app)
+    command = typer.main.get_command(import_module(f"darklode.flows.commands.{_file(name)}").app)
     command.name = name
     return command
 
 
+def _file(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def _described(name: str) -> str | None:
     """The docstring of a command, from its source."""
-    source = files("darklode.flows.commands").joinpath(f"{name}.py").read_text(encoding="utf-8")
+    source = files("darklode.flows.commands").joinpath(f"{_file(name)}.py").read_text(encoding="utf-8")
     functions = (
-        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name in {name, f"{name}_"}
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name in {_file(name), f"{name}_"}
     )
     return ast.get_docstring(next(functions))
 

@@ -41,11 +41,12 @@ def _made(run: Run) -> tuple[Settings, Mapping[str, bool]]:
 
 
 def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
-    """Of `adapt compare` no stage is asked for: what stands is shown."""
+    """Of `adapt compare` and `train-towers` no stage is asked for: what stands is shown."""
     from darklode.flows.adapt_encoder import STAGES
     from darklode.flows.config import recorded_settings
+    from darklode.pipeline.towers.stage import DISTIL
     from darklode.pipeline.train.contest import COMPARED
 
-    compared = run.manifest(COMPARED) is not None
+    others = any(run.manifest(stage) for stage in (COMPARED, DISTIL))
     settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
-    return settings, {} if compared else {stage.name: True for stage in STAGES}
+    return settings, {} if others else {stage.name: True for stage in STAGES}

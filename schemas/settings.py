@@ -33,6 +33,7 @@ from darklode.schemas.pooling import (
 )
 from darklode.schemas.section import Bound, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
+from darklode.schemas.towers import TowerSettings
 
 PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
 
@@ -231,6 +232,7 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     adapt: AdaptSettings = AdaptSettings()
+    towers: TowerSettings = TowerSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
     semantic_ids: SemanticIdSettings = SemanticIdSettings()
     logs: LogSettings = LogSettings()

@@ -13,6 +13,7 @@ from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.tower_tables import TOWER_TABLES
 
 DOCUMENTS = Table(
     "documents",
@@ -390,6 +391,7 @@ TABLES: dict[str, Table] = {
         MANUAL_TEXTS,
         *EVALUATION_TABLES,
         *ADAPTATION_TABLES,
+        *TOWER_TABLES,
         *SERVING_TABLES,
         *REVIEW_TABLES,
     )

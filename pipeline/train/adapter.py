@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -96,8 +97,8 @@ class Adapter:
 
     @property
     def ships(self) -> bool:
-        """Whether the adapted encoder is handed over, not the base."""
-        return bool(self.facts["shipped"] == "adapted")
+        """Whether something else than the base is handed over."""
+        return bool(self.facts["shipped"] != "base")
 
     @property
     def base(self) -> SentenceTransformersSettings:
@@ -133,14 +134,21 @@ class Adapter:
         getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has
         logging: Any = import_module("transformers.utils").logging
         logging.disable_progress_bar()  # it would break into Darklode's own output
+        with self.on_disk() as folder:
+            return SentenceTransformer(str(folder), device="cpu")
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """Its encoder's folder on this machine; a copy that is gone afterwards where it lies elsewhere."""
         if self.store.local is not None:
-            return SentenceTransformer(str(self.store.local / FOLDER), device="cpu")
+            yield self.store.local / FOLDER
+            return
         with TemporaryDirectory(prefix="darklode-adapter-") as scratch:
             for name in self.store.sizes(FOLDER, recursive=True):
                 path = Path(scratch, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(self.store.read(name) or b"")
-            return SentenceTransformer(str(Path(scratch, FOLDER)), device="cpu")
+            yield Path(scratch, FOLDER)
 
 
 @lru_cache(maxsize=1)

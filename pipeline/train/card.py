@@ -89,11 +89,11 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
         *("## What it does not say", CAVEATS),
         *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
-        *("## Software", software(run), "## Licence", f"Of the base: `{cell(_licence(encoder))}`."),
+        *("## Software", software(run), "## Licence", f"Of the base: `{cell(licence(encoder))}`."),
     ]
     front = {
         "library_name": "sentence-transformers",
-        "license": _licence(encoder),
+        "license": licence(encoder),
     }
     return with_front_matter(document(head, _tables(tables), last), front, {}).encode()
 
@@ -127,7 +127,7 @@ def _asked(run: Run) -> str:
     return "once" if times == 1 else f"{times} times: what was chosen in between was chosen on them"
 
 
-def _licence(encoder: SentenceTransformersSettings) -> str:
+def licence(encoder: SentenceTransformersSettings) -> str:
     """As the model's own card names it."""
     model = locate(encoder)
     page = model.folder / "README.md" if model else None

@@ -55,7 +55,8 @@ def layers_of(model: nn.Module) -> str:
         if isinstance(module, nn.ModuleList) and len(module) == wanted:
             return str(name)
     raise SettingsError(
-        f"adapt.method: {type(model).__name__} has no list of layers that top_n and lora know; take full"
+        f"{type(model).__name__} has no list of layers that Darklode knows: neither top_n nor lora can be had, nor "
+        "fewer of its layers"
     )
 
 
@@ -108,10 +109,13 @@ class Encoder:
         self._lora = add_lora(loaded[0].auto_model, adapt) if adapt.method == "lora" else None
         self.trained = trainable(loaded[0].auto_model, adapt)
         self.start: Tensor | None = None
-        self._base = {name: one.detach().cpu().clone() for name, one in self.trained.items()}
+        self._base = self._copies()
         for module in loaded.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
+
+    def _copies(self) -> dict[str, Tensor]:
+        return {name: one.detach().cpu().clone() for name, one in self.trained.items()}
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
         """Tokens of queries, as the model reads them."""

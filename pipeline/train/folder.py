@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,27 +44,46 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: Ad
         DarklodeError: the saved folder does not give the vectors that training saw.
     """
     mark = _mark(run, base)
-    if _stands(run.store, mark):
+    if stands(run.store, mark):
         return
     tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
-    asked, loaded = Questions.asked(_probes(tables), base), load_model(settings, "cpu")
+    texts, loaded = probes(tables), load_model(settings, "cpu")
+    asked = Questions.asked(texts, base)
     wanted, layers, alone = asked.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
         method, (best, weights) = method_of(adapt, base), chosen(tables)
         wanted, alone = method.vectors(weights, best["share"], asked), method.alone(weights, best["share"])
         layers = method.put_into(loaded, weights, best["share"])
-    run.store.delete_folder(FOLDER)
-    run.store.delete_folder(ALONE)
+    hand_out(run.store, mark, assembled(loaded, settings, layers), asked, wanted, alone)
+
+
+def hand_out(store: Store, mark: str, model: Any, asked: Questions, wanted: Floats, alone: Mapping[str, bytes]) -> None:
+    """Write `query_encoder/` and `adapter/` in the place of what lies there, and their record last.
+
+    Args:
+        store: the folder or prefix.
+        mark: what it is made from; see `stands`.
+        model: of sentence-transformers, whole.
+        asked: probes.
+        wanted: their vectors as training saw them.
+        alone: files of what was trained, by name.
+
+    Raises:
+        DarklodeError: the saved folder does not give these vectors.
+    """
+    store.delete_folder(FOLDER)
+    store.delete_folder(ALONE)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
-        _assembled(loaded, settings, layers).save_pretrained(scratch, create_model_card=False)
+        model.save_pretrained(scratch, create_model_card=False)
         off = _difference(scratch, list(asked.texts), wanted)
         files = {f"{ALONE}/{name}": data for name, data in alone.items()}
-        sizes = {name: _written(run.store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
+        sizes = {name: _written(store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
     record = {"mark": mark, "difference": off, "files": sizes}
-    run.store.write(SAVED, json.dumps(record, indent=1).encode())
+    store.write(SAVED, json.dumps(record, indent=1).encode())
 
 
-def _probes(tables: Tables) -> list[str]:
+def probes(tables: Tables) -> list[str]:
+    """Queries that a folder must encode as training did."""
     texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
     return texts
 
@@ -84,29 +103,30 @@ def _mark(run: Run, base: Base) -> str:
     return key_of([manifest.fingerprint for manifest in found if manifest], base.identity)
 
 
-def _stands(store: Store, mark: str) -> bool:
+def stands(store: Store, mark: str) -> bool:
+    """Whether a folder that was made from the same lies there whole."""
     record: dict[str, Any] = json.loads(store.read(SAVED) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def _assembled(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+def assembled(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
     """The model with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
     from sentence_transformers import SentenceTransformer
 
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
     cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
-    normalize = _modules().Normalize
-    modules = [*loaded, *(_dense(*one, last=True) for one in cut), normalize()]
+    normalize = modules().Normalize
+    parts = [*loaded, *(_dense(*one, last=True) for one in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):
-        modules.append(_dense(weight, bias, last=number == len(layers) - 1))
+        parts.append(_dense(weight, bias, last=number == len(layers) - 1))
     if layers:
-        modules.append(normalize())
+        parts.append(normalize())
     prompt = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
-    made = SentenceTransformer(modules=modules, device="cpu", **(prompt if settings.query_prompt else {}))
+    made = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
     return made.to(next(loaded.parameters()).dtype)
 
 
-def _modules() -> Any:
+def modules() -> Any:
     """Where sentence-transformers has its layers: 5.0 to 5.4 elsewhere than later ones."""
     from importlib import import_module
 
@@ -120,7 +140,7 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     import torch
 
     activation = torch.nn.Identity() if last else torch.nn.GELU()
-    made = _modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
+    made = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
     with torch.no_grad():
         made.linear.weight.copy_(torch.from_numpy(weight))
         if bias is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, lying
 from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.verdict import read_verdict
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Base, Floats, Frozen
@@ -33,17 +33,26 @@ DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
 
 
-def record(run: Run, base: Base, settings: SentenceTransformersSettings, form: str = "encoder") -> None:
+def record(
+    run: Run,
+    base: Base,
+    settings: SentenceTransformersSettings,
+    verdict: Facts,
+    learned: str,
+    form: str = "encoder",
+) -> None:
     """Write `adapter.json` of the folder that was saved, unless it stands.
 
     Args:
         run: where the stages are complete and the folder is saved.
-        base: the encoder that was adapted, with the runs.
+        base: the encoder whose vectors the index has, with the runs.
         settings: of that encoder.
+        verdict: tenant, shipped, reason and `SCORES`.
+        learned: fingerprint of what was learned from.
         form: encoder, or head where that alone was saved.
     """
-    tables, adapter = run.tables(*DATA, "adapter_verdict"), Adapter(run.store, {"form": form}, base.queries)
-    verdict, data, weights = read_verdict(tables), fingerprint(tables), weights_hash(run.store, adapter.files)
+    tables, adapter = run.tables(*DATA), Adapter(run.store, {"form": form}, base.queries)
+    data, weights = learned, weights_hash(run.store, adapter.files)
     name = key_of(verdict["tenant"], weights, base.identity, data, [one.run.store.url for one in base.sources])
     if lying(run.store).get("id") == name:
         return
@@ -93,10 +102,10 @@ def pooling(folder: Path) -> Facts:
     return {"pooling_mode": "mean"}
 
 
-def fingerprint(tables: Tables) -> str:
-    """Identifies the rows that an adapter learned from: one tenant's queries, labels and texts."""
+def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
+    """Identifies the rows that an adapter learned from: one tenant's queries, labels and texts, where none is named."""
     found = []
-    for name in DATA:
+    for name in names:
         rows = tables.read(name)
         digest = Digest(rows.num_columns)
         digest.update(pc.fill_null(pc.cast(column, pa.string()), "\x00") for column in rows.columns)

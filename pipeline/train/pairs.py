@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +28,7 @@ KNOWN = """
 # A train query gives way to validation and test, a validation query to test.
 NEAR = """
     WITH sides AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS side
-                   FROM {keys} JOIN numbered USING (n))
+                   FROM {keys} JOIN {queries} USING (n))
     SELECT DISTINCT s.n FROM sides s JOIN (SELECT key, max(side) AS most FROM sides GROUP BY key) USING (key)
     WHERE side < most
 """
@@ -94,6 +95,16 @@ def adaptation_pairs(
         )
 
 
+def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
+    """The numbers n of queries that are near to one further from training: train, validation, and any other side.
+
+    Args:
+        connection: holds `queries`.
+        queries: n, tenant, text and split.
+    """
+    return keep(connection, NEAR, keys=near_keys(connection, queries), queries=queries)
+
+
 def _write(texts: Tables, output: Output, tenant: str, given: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
     queries, labels, learned = given
     counted = pa.array(range(queries.num_rows), pa.int64())
@@ -105,7 +116,7 @@ def _write(texts: Tables, output: Output, tenant: str, given: tuple[pa.Table, pa
             connection.register(name, rows)
         known = keep(connection, KNOWN, named)
         keys = near_keys(connection, Relation("numbered"))
-        near = keep(connection, NEAR, keys=keys)
+        near = keep(connection, NEAR, keys=keys, queries=Relation("numbered"))
         connection.register("before", _asked(learned, tenant))
         seen = keep(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
         fates = keep(connection, FATES, known=known, near=near)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints, spans
+from darklode.pipeline.train.vectors import Floats, Frozen, Ints, spans
 
 MEASURE = "nDCG@10"
 DEPTH = 10
@@ -88,6 +89,13 @@ class Probabilities:
         return found
 
 
+class Encodes(Protocol):
+    """What gives queries their vectors."""
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Unit vectors, shape (len(texts), dimensions)."""
+
+
 @dataclass(frozen=True)
 class Questions:
     """Queries of one side.
@@ -123,11 +131,11 @@ class Questions:
         return cls(ids, frozen.encode(texts), index, labels.filter(mine), texts, rows["group"].combine_chunks())
 
     @classmethod
-    def asked(cls, texts: list[str], base: Base) -> Questions:
-        """Queries that are encoded and nothing else."""
+    def asked(cls, texts: list[str], base: Encodes, index: NDArray[np.int32] | None = None) -> Questions:
+        """Queries that nothing is labelled of; `index` is 0 where it is not given."""
         none = pa.table({"query_id": pa.array([], pa.string())})
-        ids, index = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
-        return cls(ids, base.queries(texts), index, none, texts)
+        ids, zero = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
+        return cls(ids, base.queries(texts), zero if index is None else index, none, texts)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Ste
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, lying
-from darklode.pipeline.train.identity import SCORES, record
+from darklode.pipeline.train.identity import SCORES, fingerprint, record
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.stage import chosen
 from darklode.pipeline.train.vectors import Base
@@ -131,4 +131,4 @@ def save_head(run: Run, base: Base, adapt: AdaptSettings) -> None:
         run.store.delete_folder(ALONE)
         for name, data in files.items():
             run.store.write(name, data)
-    record(run, base, base.encoder, "head")
+    record(run, base, base.encoder, read_verdict(tables), fingerprint(run.tables()), "head")

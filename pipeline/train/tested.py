@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.weights import Floats
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
 TESTED = Stage("adapter_test", 2, READS, ("test_rankings",))
@@ -47,25 +50,50 @@ def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) 
     """
     from darklode.pipeline.train.methods import method_of
     from darklode.pipeline.train.stage import chosen
-    from darklode.pipeline.train.task import Questions
 
     frozen = base.open(tables)
+    asked = questions(tables, frozen)
+    best, weights = chosen(tables)
+    adapted = method_of(settings, base).vectors(weights, best["share"], asked)
+    write_rankings(tables, output, asked, frozen, {"base": asked.vectors, "adapted": adapted})
+    output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
+
+
+def questions(tables: Tables, frozen: Frozen) -> Questions:
+    """The test queries.
+
+    Raises:
+        ArtifactError: there are none.
+    """
+    from darklode.pipeline.train.task import Questions
+
     asked = Questions.of(tables, frozen, "test")
     if not len(asked):
         raise ArtifactError(
             "no test query has a positive, so that no lift can be shown; raise split.test_share and build again, or "
             "mine with --test-from DAY"
         )
-    best, weights = chosen(tables)
-    adapted = method_of(settings, base).vectors(weights, best["share"], asked)
-    vectors = {"base": asked.vectors, "adapted": adapted}
+    return asked
+
+
+def write_rankings(
+    tables: Tables, output: Output, asked: Questions, frozen: Frozen, systems: Mapping[str, Floats]
+) -> None:
+    """Write what each system finds for the test queries, as `evaluate` reads it.
+
+    Args:
+        tables: those of `adaptation_pairs`.
+        output: takes `test_rankings`.
+        asked: the test queries.
+        frozen: what is searched.
+        systems: vectors of the queries by each system, shape (n_queries, dimensions).
+    """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    for system in SYSTEMS:
-        lists = asked.ranking(frozen, vectors[system], DEPTH)
+    for system, vectors in systems.items():
+        lists = asked.ranking(frozen, vectors, DEPTH)
         named = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
         columns = {name: lists[name] for name in lists.column_names}
         output.write("test_rankings", TABLES["test_rankings"].rows(named | columns))
-    output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
     output.count(
         FunnelStep("adapter_test", "test queries", len(asked), "places in lists", output.rows("test_rankings"))
     )

@@ -8,7 +8,15 @@ from typing import Any
 
 import typer.main
 
-from darklode.flows import adapt_encoder, build_benchmark, build_index, evaluate_systems, mine_logs, validate_benchmark
+from darklode.flows import (
+    adapt_encoder,
+    build_benchmark,
+    build_index,
+    evaluate_systems,
+    mine_logs,
+    train_towers,
+    validate_benchmark,
+)
 from darklode.flows.cli import app
 from darklode.flows.config import load_settings
 from darklode.flows.runs import Recorded
@@ -17,6 +25,7 @@ from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
 BASE: Any = SimpleNamespace(sources=(), start=None)  # the steps name it, and ask it for nothing else
+PAIR: Any = SimpleNamespace()  # likewise
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -110,6 +119,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         validate_benchmark.steps(Run("."), settings),
         evaluate_systems.steps(Recorded({}, settings), settings),
         adapt_encoder.steps(BASE, settings),
+        train_towers.steps(BASE, PAIR, [], settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )

@@ -113,6 +113,8 @@ CHANGED: dict[Leaf, Any] = {
     ("adapt", "report_to"): ["tensorboard"],
     ("adapt", "sources"): ["pooled"],
     ("adapt", "targets"): ["query"],
+    ("towers", "learning_rates"): [1e-3],
+    ("towers", "report_to"): ["tensorboard"],
     ("evaluate", "measures"): ["nDCG@5"],
     ("evaluate", "run_files"): ["theirs.txt"],
     ("evaluate", "systems"): ["bm25"],

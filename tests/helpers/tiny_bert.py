@@ -23,7 +23,7 @@ def tiny_bert(folder: Path, kind: str = "BertModel", **config: object) -> Path:
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(words))
     transformers.set_seed(7)
-    chosen = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes, **config)
+    chosen = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **(sizes | config))
     getattr(transformers, kind)(chosen).save_pretrained(folder)
     transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
     return folder

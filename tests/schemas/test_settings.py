@@ -11,7 +11,6 @@ from darklode.schemas import settings
 from darklode.schemas.settings import Settings
 
 LLM = {"kind": "llm", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
-FITTED = {"threshold": "fitted", "human": "labels.csv"}
 
 
 def sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -46,13 +45,6 @@ def test_every_setting_says_what_it_means() -> None:
     [
         ({"clean": {"min_percentile": 75}}, "min_percentile 75.0 must be below max_percentile 75"),
         ({"chunk": {"overlap": 500}}, "overlap 500 must be smaller than size 500"),
-        ({"pool": {"depth": 421}}, "depth 421 must not exceed search_depth 420"),
-        ({"judge": {"weights": [1, 1]}}, "weights must name 1 numbers"),
-        ({"judge": {"weights": [0, 0], "panel": [LLM]}}, "and one above 0"),
-        ({"judge": {"panel": [LLM | {"threshold": "fitted"}]}}, "give members of the panel a number"),
-        ({"judge": {"threshold": "fitted"}}, "threshold fitted needs judge.human"),
-        ({"judge": FITTED | {"panel": [LLM]}}, "threshold fitted needs judge.vote mean"),
-        ({"judge": LLM | {"spending_limit": 1}}, "spending_limit needs a price"),
         ({"labels": {"human_overrides": True}}, "labels.human_overrides needs judge.human"),
     ],
 )
@@ -66,10 +58,6 @@ def test_settings_that_contradict_one_another_are_refused(given: dict[str, Any],
     [
         {"clean": {"min_percentile": 74.9}},
         {"chunk": {"overlap": 499}},
-        {"pool": {"depth": 420}},
-        {"judge": {"weights": [0, 1], "panel": [LLM]}},
-        {"judge": FITTED | {"panel": [LLM], "vote": "mean"}},
-        {"judge": LLM | {"spending_limit": 1, "prompt_price_per_million": 0.1}},
         {"labels": {"human_overrides": True}, "judge": {"human": "labels.csv"}},
     ],
 )

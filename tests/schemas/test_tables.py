@@ -10,9 +10,21 @@ from darklode.schemas import (
     review_tables,
     serving_tables,
     tables,
+    tower_tables,
 )
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
+
+MODULES = (
+    adaptation_tables,
+    day_tables,
+    evaluation_tables,
+    mined_tables,
+    review_tables,
+    serving_tables,
+    tables,
+    tower_tables,
+)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -28,15 +40,7 @@ def test_every_table_says_what_it_holds(name: str) -> None:
 def test_every_table_that_is_declared_is_known() -> None:
     declared = {
         one.name
-        for module in (
-            tables,
-            adaptation_tables,
-            day_tables,
-            evaluation_tables,
-            mined_tables,
-            review_tables,
-            serving_tables,
-        )
+        for module in MODULES
         for value in vars(module).values()
         if isinstance(value, Table)
         for one in value.with_patch()

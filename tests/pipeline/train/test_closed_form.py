@@ -24,7 +24,7 @@ def test_it_solves_the_ridge_towards_the_losses_gradient() -> None:
         pair_query=np.arange(20),
         pair_position=right,
     )
-    found = dict(solutions(task, Negatives(wrong, np.zeros(wrong.shape, bool)), AdaptSettings()))
+    found = dict(solutions(task, Negatives(wrong, np.zeros(wrong.shape, bool)), AdaptSettings(temperature=0.1)))
     assert tuple(found) == RIDGES
     near, far = np.einsum("ij,ij->i", queries, texts[right]), np.einsum("ij,ij->i", queries, texts[wrong[:, 0]])
     weight = 1 / (1 + np.exp((far - near) / 0.1))

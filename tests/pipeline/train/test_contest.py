@@ -15,7 +15,7 @@ from helpers.runs import execute, read
 
 from .conftest import QUICK, Adapted
 
-STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "steps": 10})
+STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "steps": 10, "start": "base"})
 
 
 def test_what_moves_nothing_reaches_what_the_base_does(adapted: Adapted, tmp_path: Path) -> None:

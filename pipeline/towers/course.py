@@ -1,0 +1,176 @@
+"""How a student learns: batches of queries, looks at held-out ones, the best weights kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from darklode.pipeline.towers.loss import distillation, parts
+from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.student import Student
+from darklode.pipeline.train import fitting
+from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.vectors import Ints
+from darklode.pipeline.train.weights import Floats, Weights
+from darklode.schemas.towers import TowerSettings
+
+LOOKS = 20
+"""At the validation queries, in a trial, besides that before its first step."""
+
+WARM_UP, DECAY = 0.1, 1e-3
+"""Share of the steps in which the rate rises, and weight decay (ScalingNote, Table 7)."""
+
+Tell = Callable[[int, str], None]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A row of `distillation_log`."""
+
+    step: int
+    squared: float | None
+    cosine: float | None
+    distance: float
+
+
+@dataclass
+class Course:
+    """How a trial went.
+
+    Attributes:
+        looks: at the validation queries, in order.
+        best: weights of the best of them.
+        step: when they were had.
+    """
+
+    looks: list[Look] = field(default_factory=list)
+    best: Weights = field(default_factory=dict)
+    step: int = 0
+
+    @property
+    def distance(self) -> float:
+        """The least that was seen."""
+        return min(look.distance for look in self.looks)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is learned from.
+
+    Attributes:
+        texts: of the queries.
+        pair: gives their teacher's vectors, from the cache.
+        validation: queries to look at, with their teacher's vectors.
+    """
+
+    texts: pa.Array
+    pair: Pair
+    validation: Questions
+
+    def of(self, rows: list[int]) -> list[str]:
+        """Texts of some of the queries."""
+        found: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
+        return found
+
+
+class Rounds:
+    """Whose turn it is: all queries, in a new order in each round."""
+
+    def __init__(self, n: int, batch: int, seed: int) -> None:
+        self._draws, self._n = np.random.default_rng([seed, 0]), n
+        self._waiting, self.size = np.empty(0, np.int64), min(batch, n)
+
+    def next(self) -> Ints:
+        """The next batch."""
+        while len(self._waiting) < self.size:
+            self._waiting = np.concatenate([self._waiting, self._draws.permutation(self._n)])
+        turns, self._waiting = self._waiting[: self.size], self._waiting[self.size :]
+        return turns
+
+
+def distances(teacher: Floats, student: Floats) -> Floats:
+    """‖q − s‖ of each query, shape (n_queries,): the mean bounds what is lost (ScalingNote, Proposition 3.2)."""
+    far = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
+    return np.asarray(far, np.float32)
+
+
+def learn(lesson: Lesson, settings: TowerSettings, rate: float, student: Student, seed: int, tell: Tell) -> Course:
+    """Train a student by sentence-transformers' trainer: AdamW, the rate rises and falls along two lines.
+
+    Args:
+        lesson: queries and their teacher.
+        settings: steps and batch.
+        rate: the highest.
+        student: learns where it is.
+        seed: of the order of queries.
+        tell: hears of each look: steps done, and what was seen.
+    """
+    watch = _Watch(lesson, settings.steps, student, tell)
+    optimiser = torch.optim.AdamW(student.parameters(), lr=rate, weight_decay=DECAY)
+    schedule = _schedule(optimiser, settings.steps)
+    training = fitting.Training(
+        len(lesson.texts),
+        fitting.Tokens(student.features, lesson.of),
+        _Loss(student, lesson, watch),
+        watch.goes_on,
+        optimiser,
+        schedule,
+    )
+    turns = Rounds(len(lesson.texts), settings.batch, seed)
+    fitting.fit(
+        student.loaded, fitting.Steps(settings.steps, turns, "towers.batch", seed, settings.report_to), training
+    )
+    return watch.course
+
+
+def _schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
+    transformers: Any = import_module("transformers")
+    return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
+
+
+class _Watch:
+    """Looks now and then, and keeps the best weights."""
+
+    def __init__(self, lesson: Lesson, steps: int, student: Student, tell: Tell) -> None:
+        self.course, self.seen = Course(), list[Tensor]()
+        self._lesson, self._steps, self._student, self._tell = lesson, steps, student, tell
+        self._every = max(1, steps // LOOKS)
+
+    def goes_on(self, step: int) -> bool:
+        last = step >= self._steps
+        if step % self._every == 0 or last:
+            self._look(step)
+        return not last
+
+    def _look(self, step: int) -> None:
+        asked = self._lesson.validation
+        distance = float(distances(asked.vectors, self._student.vectors(asked)).mean())
+        squared, cosine = torch.stack(self.seen).mean(dim=0).tolist() if self.seen else (None, None)
+        if not self.course.looks or distance < self.course.distance:
+            self.course.best, self.course.step = self._student.state(), step
+        self.course.looks.append(Look(step, squared, cosine, distance))
+        self._tell(step, f"‖q − s‖² {squared or 0:.4f}, on held-out queries ‖q − s‖ {distance:.4f}")
+        self.seen = []
+
+
+class _Loss(nn.Module):
+    """Eq. 15 on unit vectors, outside of mixed precision."""
+
+    def __init__(self, student: Student, lesson: Lesson, watch: _Watch) -> None:
+        super().__init__()
+        self.model, self._student, self._lesson, self._watch = student.loaded, student, lesson, watch
+
+    def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        vectors = self.model(features[0])["sentence_embedding"]
+        with torch.autocast(vectors.device.type, enabled=False):
+            wanted = torch.from_numpy(self._lesson.pair.queries(self._lesson.of(labels.tolist())))
+            found = parts(wanted.to(vectors.device), self._student.unit(vectors))
+        self._watch.seen.append(fitting.of_all(torch.stack([one.detach() for one in found])))
+        return distillation(*found)

@@ -1,0 +1,92 @@
+"""What one takes home: the student as plain sentence-transformers loads it, and what is recorded of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from darklode.pipeline.base.artifacts import Run, Tables, key_of
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.stage import DISTIL, graduate
+from darklode.pipeline.train.folder import assembled, hand_out, probes, stands
+from darklode.pipeline.train.identity import fingerprint, record
+from darklode.pipeline.train.loop import steady
+from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.tower_tables import TOWER_QUERIES
+
+STUDENT = "student"
+"""What is handed over, in `adapter.json`; of an adapter it is `adapted` or `base`."""
+
+# What a student keeps is told of all test queries that count: it learned from no label.
+KEPT = """
+    WITH reached AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
+    SELECT t.measure, t.value AS teacher, s.value AS student, s.value / nullif(t.value, 0) AS kept, p.difference,
+           p.low, p.high, t.queries
+    FROM reached t JOIN reached s ON t.measure = s.measure AND t.system = 'teacher' AND s.system = 'student'
+    JOIN evaluation_pairs p ON p.measure = t.measure AND p.tenant IS NULL AND p.part = 'counted'
+    ORDER BY t.measure DESC
+"""
+
+
+def save(run: Run, pair: Pair) -> None:
+    """Write `query_encoder/` unless it stands.
+
+    Args:
+        run: where the stages are complete.
+        pair: teacher and student.
+
+    Raises:
+        DarklodeError: the saved folder does not give the vectors that training saw.
+    """
+    manifest = run.manifest(DISTIL)
+    mark = key_of(manifest.fingerprint if manifest else "", pair.identity)
+    if stands(run.store, mark):
+        return
+    tables = run.tables(*DISTIL.writes, "adaptation_queries")
+    with steady(0):
+        student, asked = graduate(tables, pair), Questions.asked(probes(tables), pair)
+        wanted = student.vectors(asked)
+    hand_out(run.store, mark, assembled(student.loaded.to("cpu"), pair.student, []), asked, wanted, {})
+
+
+def write_record(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+    """Write `adapter.json`, by which `adapt check` and releases know it, unless it stands.
+
+    Args:
+        run: where the folder is saved.
+        base: the index's encoder, with the runs.
+        settings: of that encoder.
+    """
+    tables = run.tables()
+    record(run, base, settings, verdict(tables), fingerprint(tables, [TOWER_QUERIES.name]))
+
+
+def verdict(tables: Tables) -> dict[str, Any]:
+    """What is said of the student: whose it is, what it keeps, and how its nDCG@10 differs from the teacher's."""
+    kept = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    scores = {name: kept["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
+    rows = tables.sql(
+        "SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS held FROM tower_queries"
+    ).to_pylist()
+    return {
+        "tenant": rows[0]["tenant"],
+        "shipped": STUDENT,
+        "reason": sentence(tables),
+        "part": "counted",
+        "validation_queries": rows[0]["held"],
+        **scores,
+    }
+
+
+def sentence(tables: Tables) -> str:
+    """What the student keeps, and how near it is."""
+    kept = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    parts = [f"{row['kept']:.3f} of {name}" for name, row in kept.items() if row["kept"] is not None]
+    said = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"
+    health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
+    near = health.get("unseen") or health["validation"]
+    return (
+        f"{said} on {kept['R@100']['queries']:,} labelled test queries; its mean distance from its teacher is "
+        f"{near['distance']:.3f} on {near['queries']:,} queries that it did not learn from"
+    )

@@ -1,0 +1,68 @@
+"""A teacher and its student: whose query vectors are learned, and what learns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.models.devices import devices
+from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.weights import Floats
+from darklode.schemas.settings import CacheSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.towers.student import Student
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two query towers of an index.
+
+    Attributes:
+        teacher: the index's own encoder, or an adapted one.
+        cache: keeps its query vectors, each encoded once.
+        model: the student as it begins; None: the teacher's own layers.
+        layers: of the teacher that are kept; of another model all are.
+    """
+
+    teacher: SentenceTransformersSettings
+    cache: CacheSettings
+    model: SentenceTransformersSettings | None
+    layers: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector of either."""
+        student = self.model.encoder_id() if self.model else f"{self.layers} layers"
+        return {"teacher": self.teacher.encoder_id(), "kept": self.cache.dtype, "begins as": student}
+
+    @property
+    def student(self) -> SentenceTransformersSettings:
+        """How the student reads queries: its prompt and cut."""
+        return self.model or self.teacher
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """The teacher's unit vectors, shape (len(texts), dimensions); what the cache lacks is encoded first."""
+        return self._cached(texts)
+
+    @cached_property
+    def _cached(self) -> CachedQueries:
+        encoder = Deferred(self.teacher, self.cache.root)
+        return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.dtype))
+
+    def open(self) -> Student:
+        """The student as it begins, in float32; torch's seed draws a projection."""
+        from darklode.pipeline.towers.student import Student, cut, projected
+
+        settings = self.student.model_copy(update={"dtype": "float32"})
+        loaded = load_model(settings, devices(settings.device)[0])
+        if self.model:
+            return Student(projected(loaded, self.queries(["dimensions"]).shape[1]), settings)
+        cut(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
+        return Student(loaded, settings)

@@ -1,0 +1,149 @@
+"""All queries there are of a tenant, and which side each is on: what a student learns from needs no label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
+from darklode.pipeline.train.pairs import give_way
+from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.schemas.settings import IngestSettings
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import TOWER_QUERIES
+
+QUERIES = Stage("tower_queries", 1, (INGEST_QUERIES.writes[0],), (TOWER_QUERIES.name,))
+
+HELD_SHARE = 10
+"""One query of so many is held out at most."""
+
+OF_A_BUILD = ("queries",)
+OF_A_LOG = ("query_spellings", "triplets", "mined_test")
+
+BUILD = "SELECT DISTINCT text, split = 'test' AS test FROM queries WHERE tenant = $tenant ORDER BY ALL"
+
+# A query that the run tests with is one of the test in all its spellings, even if it was asked before.
+LOG = """
+    WITH tests AS (SELECT DISTINCT query_id FROM mined_test WHERE tenant = $tenant)
+    SELECT DISTINCT * FROM (
+        SELECT query AS text, query_id IN (FROM tests) AS test FROM query_spellings WHERE tenant = $tenant
+        UNION ALL SELECT query, split NOT IN ('train', 'validation') FROM triplets WHERE tenant = $tenant
+        UNION ALL SELECT query, true FROM mined_test WHERE tenant = $tenant
+    ) ORDER BY ALL
+"""
+
+FILES = "SELECT DISTINCT text FROM raw_queries WHERE tenant = $tenant ORDER BY text"
+OTHERS = "SELECT count(*) FROM raw_queries WHERE tenant <> $tenant"
+
+EVERY = """
+    SELECT text, min(index) AS index, bool_or(test) AS test FROM {given}
+    WHERE trim(text) <> '' GROUP BY text
+"""
+
+# Which are held out follows from seed and text alone.
+SIDES = """
+    WITH placed AS (
+        SELECT *, row_number() OVER (PARTITION BY test ORDER BY md5(concat($seed, ' ', text)), text) AS place
+        FROM {every}
+    ), held AS (
+        SELECT least($most, count(*) FILTER (NOT test) // $share) AS many FROM {every}
+    )
+    SELECT row_number() OVER (ORDER BY text) - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, text, index,
+           CASE WHEN test THEN 'test' WHEN place <= many THEN 'validation' WHEN place <= 2 * many THEN 'unseen'
+                ELSE 'train' END AS split
+    FROM placed, held
+"""
+
+KEPT = """
+    SELECT tenant, text AS query, CAST(index AS INTEGER) AS index, split FROM {sides}
+    WHERE n NOT IN (FROM {near}) ORDER BY query
+"""
+
+
+def content(source: Source) -> str:
+    """Identifies the rows of a run that are read here."""
+    names = _tables(source)
+    tables = source.run.tables(*names)
+    return " ".join(tables.content(name) for name in names)
+
+
+def read_files(paths: Sequence[str], output: Output, settings: IngestSettings) -> None:
+    """Read files of queries as `build` reads them, one after the other, into `raw_queries` and `rejects`."""
+    for path in paths:
+        ingest_queries(path, output, settings)
+
+
+def tower_queries(
+    tables: Tables, output: Output, sources: Sequence[Source], *, tenant: str | None, held_out: int, seed: int
+) -> None:
+    """Write each query once, with its side.
+
+    What a run tests with is `test`; of the others some are held out twice, by seed and text. A query that is near to
+    one further from training is left out.
+
+    Args:
+        tables: holds `raw_queries`, those of files.
+        output: takes `tower_queries`.
+        sources: the runs.
+        tenant: whose; None: the only one.
+        held_out: how many, at most a tenth of all that are not tested with.
+        seed: of the draw.
+
+    Raises:
+        ArtifactError: there is nothing to learn from, or several tenants.
+    """
+    whose = tenant_of(list(sources), tenant)
+    with tables.connect(FILES) as connection:
+        asked = [*(_of_run(source, whose) for source in sources), _of_files(connection, whose)]
+        connection.register("given", pa.concat_tables(asked))
+        every = keep(connection, EVERY, given=Relation("given"))
+        named = {"tenant": whose, "seed": str(seed), "most": held_out, "share": HELD_SHARE}
+        sides = keep(connection, SIDES, named, every=every)
+        near = give_way(connection, sides)
+        rows = connection.sql(KEPT.format(sides=sides, near=near)).to_arrow_table()
+        output.write(TOWER_QUERIES.name, rows.cast(TABLES[TOWER_QUERIES.name].schema))
+        _count(connection, output, every, rows)
+        (others,) = connection.execute(OTHERS, {"tenant": whose}).fetchall()[0]
+    output.facts |= {"tenant": whose, "rows of other tenants in files": int(others)}
+    if not output.facts["train"]:
+        raise ArtifactError("the runs have no query to learn from that is not near to one of their test queries")
+
+
+def _count(connection: duckdb.DuckDBPyConnection, output: Output, every: Relation, rows: pa.Table) -> None:
+    """Queries in are those that are kept, and those that are near to one that is tested with or held out."""
+    total, both = connection.sql(
+        f"SELECT (SELECT count(*) FROM {every}),"
+        " (SELECT count(*) FROM (SELECT text FROM given GROUP BY text HAVING bool_or(test) AND NOT bool_and(test)))"
+    ).fetchall()[0]
+    left = int(total) - rows.num_rows
+    dropped = {"near to a test or held-out query": left} if left else {}
+    output.count(FunnelStep("tower_queries", "queries", int(total), "queries", rows.num_rows, dropped))
+    sides = rows["split"].to_pylist()
+    output.facts |= {side: sides.count(side) for side in ("train", "validation", "unseen", "test")}
+    output.facts["also asked elsewhere, of test"] = int(both)
+
+
+def _tables(source: Source) -> tuple[str, ...]:
+    return OF_A_LOG if source.mined else OF_A_BUILD
+
+
+def _of_run(source: Source, tenant: str) -> pa.Table:
+    query = LOG if source.mined else BUILD
+    with source.run.tables(*_tables(source)).connect(query) as connection:
+        rows = connection.sql(query, params={"tenant": tenant}).to_arrow_table()
+    return _given(rows["text"], source.number, rows["test"])
+
+
+def _of_files(connection: duckdb.DuckDBPyConnection, tenant: str) -> pa.Table:
+    texts = connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()["text"]
+    return _given(texts, 0, pa.chunked_array([pa.array([False] * len(texts), pa.bool_())]))
+
+
+def _given(texts: pa.ChunkedArray, number: int, test: pa.ChunkedArray) -> pa.Table:
+    index = pa.repeat(pa.scalar(number, pa.int32()), len(texts))
+    return pa.table({"text": texts.cast(pa.string()), "index": index, "test": test.cast(pa.bool_())})

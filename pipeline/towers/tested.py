@@ -1,0 +1,124 @@
+"""How near the student is to its teacher, what it finds of its teacher's lists, and how fast both are."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.towers.stage import asked, graduate
+from darklode.pipeline.train.tested import LABELS, QUERIES, questions, write_rankings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
+
+if TYPE_CHECKING:
+    from darklode.pipeline.towers.pair import Pair
+    from darklode.pipeline.towers.student import Student
+    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.vectors import Base, Frozen
+
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
+TESTED = Stage("tower_test", 1, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
+
+SYSTEMS = ("teacher", "student")
+MEASURES = ("R@10", "R@100", "nDCG@10")
+SIDES = ("validation", "unseen", "test")
+DEPTH = 10
+
+TIMED = 256
+"""Queries that both encode in turn, one at a time and `BATCH` together."""
+BATCH = 32
+
+
+def tested(tables: Tables, output: Output, base: Base, pair: Pair) -> None:
+    """Ask the labelled test queries by both, and measure how near they are on all that are held out.
+
+    Args:
+        tables: those of `adaptation_pairs`, `tower_queries` and the trials.
+        output: takes `test_queries`, `test_labels`, `test_rankings` and `tower_health`; facts are the numbers of
+            both, and what a query takes on one core of this machine, tokens included.
+        base: the index's encoder, whose vectors are searched.
+        pair: teacher and student.
+
+    Raises:
+        ArtifactError: no test query has a positive.
+    """
+    from darklode.pipeline.train.loop import steady
+
+    frozen = base.open(tables)
+    labelled = questions(tables, frozen)
+    with steady(0):
+        student = graduate(tables, pair)
+        systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
+        write_rankings(tables, output, labelled, frozen, systems)
+        rows = [_health(frozen, student, side, asked(tables, pair, side)) for side in SIDES]
+        output.facts |= _speeds(pair, student, list(labelled.texts[:TIMED]))
+    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+    output.write(TOWER_HEALTH.name, pa.Table.from_pylist([row for row in rows if row], schema=TOWER_HEALTH.schema))
+
+
+def _health(frozen: Frozen, student: Student, side: str, held: Questions) -> dict[str, Any] | None:
+    """A row of `tower_health`; None where there is no query."""
+    from darklode.pipeline.towers.course import distances
+
+    if not len(held):
+        return None
+    found = student.vectors(held)
+    far = distances(held.vectors, found)
+    lists = [frozen.search(vectors, held.index, DEPTH)[0] for vectors in (held.vectors, found)]
+    return {
+        "split": side,
+        "queries": len(held),
+        "distance": float(far.mean(dtype=np.float64)),
+        "distance_p95": float(np.quantile(far, 0.95)),
+        "overlap": overlap(*lists),
+    }
+
+
+def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
+    """Mean share of the first lists' texts that are in the second ones; rows of texts, -1: none."""
+    there = first >= 0
+    both = ((first[:, :, None] == second[:, None, :]).any(axis=2) & there).sum(axis=1)
+    return float((both / np.maximum(there.sum(axis=1), 1)).mean())
+
+
+def _speeds(pair: Pair, student: Student, texts: list[str]) -> dict[str, Any]:
+    """Of both: numbers, milliseconds of a query alone, and queries a second in batches."""
+    from darklode.pipeline.base.models.loading import load_model
+
+    teacher = load_model(pair.teacher, "cpu")
+    loaded = student.loaded.to("cpu")
+    found = {}
+    for name, model, prompt in (
+        ("teacher", teacher, pair.teacher.query_prompt),
+        ("student", loaded, pair.student.query_prompt),
+    ):
+        numbers = sum(one.numel() for one in model.parameters())
+        found[name] = {"numbers": numbers} | speed(model, [prompt + text for text in texts])
+    return found
+
+
+def speed(model: Any, texts: list[str]) -> dict[str, float]:
+    """What a model takes of one core for queries: milliseconds of one alone, queries a second of many together.
+
+    Args:
+        model: of sentence-transformers.
+        texts: queries with their prompt; processor time is measured, tokens included.
+    """
+
+    def took(size: int) -> float:
+        began = time.process_time()
+        for start in range(0, len(texts), size):
+            model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
+        return time.process_time() - began
+
+    took(BATCH)
+    alone, together = took(1), took(BATCH)
+    n = max(len(texts), 1)
+    return {"milliseconds": round(1000 * alone / n, 3), "per_second": round(n / max(together, 1e-9), 1)}

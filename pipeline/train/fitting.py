@@ -1,0 +1,194 @@
+"""sentence-transformers' trainer around a loss of Darklode's own: what every training of an encoder shares."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as processes
+from torch import Tensor, nn
+from torch.utils.data import BatchSampler
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.train.loop import LONGEST, LOOK
+from darklode.pipeline.train.vectors import Ints
+
+
+class Turns(Protocol):
+    """Whose turn it is.
+
+    Attributes:
+        size: rows of a batch, over all processes.
+    """
+
+    size: int
+
+    def next(self) -> Ints:
+        """Rows of the next batch."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How many steps are taken, and how they are drawn.
+
+    Attributes:
+        count: most steps.
+        turns: what each of them reads.
+        setting: what sets the size of a batch, as an error names it.
+        seed: of the trainer's own draws.
+        report_to: where it logs to, as `report_to` of transformers has it.
+    """
+
+    count: int
+    turns: Turns
+    setting: str
+    seed: int
+    report_to: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a step computes, and what happens between steps.
+
+    Attributes:
+        rows: that batches are drawn from.
+        tokens: makes a batch of rows of the column `label`.
+        loss: of a batch.
+        goes_on: is told how many steps are done, before the first and after each; whether another follows.
+        optimiser: of what is trained.
+        schedule: of its rate.
+    """
+
+    rows: int
+    tokens: Any
+    loss: nn.Module
+    goes_on: Callable[[int], bool]
+    optimiser: torch.optim.Optimizer
+    schedule: Any
+
+
+def fit(model: Any, steps: Steps, training: Training) -> None:
+    """Train a sentence-transformers model where it is.
+
+    Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
+
+    Args:
+        model: loaded; gradients of a step are cut to length 1.
+        steps: how many, and of what.
+        training: loss and rhythm.
+
+    Raises:
+        SettingsError: the processes cannot share a batch evenly.
+    """
+    with tempfile.TemporaryDirectory(prefix="darklode-train-") as scratch:
+        given = _arguments(scratch, steps, str(model.device))
+        if steps.turns.size % given.world_size:
+            raise SettingsError(
+                f"{steps.setting}: {steps.turns.size} queries a step cannot be shared evenly by {given.world_size} "
+                "processes"
+            )
+        batches = _Batches(steps, given.world_size)
+        given.batch_sampler = lambda *_, **__: batches
+        _trainer(model, training, given).train()
+
+
+def _arguments(scratch: str, steps: Steps, device: str) -> Any:
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    given = SentenceTransformerTrainingArguments(
+        scratch,
+        max_steps=steps.count,
+        per_device_train_batch_size=steps.turns.size,
+        max_grad_norm=LONGEST,
+        seed=steps.seed,
+        use_cpu=device == "cpu",
+        bf16=device != "cpu",
+        dataloader_pin_memory=device != "cpu",
+        save_strategy="no",
+        logging_strategy="steps" if steps.report_to else "no",
+        logging_steps=LOOK,
+        report_to=list(steps.report_to) or "none",
+        disable_tqdm=True,
+    )
+    given._n_gpu = min(given.n_gpu, 1)  # several GPUs are several processes: copies in threads would draw apart
+    return given
+
+
+def _trainer(model: Any, training: Training, given: Any) -> Any:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer
+    from transformers import PrinterCallback, TrainerCallback
+
+    class Rhythm(TrainerCallback):
+        """Asks before the first step and after each whether there is another."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+            control.should_training_stop = not training.goes_on(state.global_step)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+            control.should_training_stop = not training.goes_on(state.global_step)
+
+    class Trainer(SentenceTransformerTrainer):
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """Darklode writes the card."""
+
+    trainer = Trainer(
+        model,
+        given,
+        Dataset.from_dict({"label": list(range(training.rows))}),
+        loss=training.loss,
+        data_collator=training.tokens,
+        callbacks=[Rhythm()],
+        optimizers=(training.optimiser, training.schedule),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+class _Batches(BatchSampler):
+    """Rows, batch by batch; of several processes each takes every n-th part."""
+
+    def __init__(self, steps: Steps, parts: int) -> None:
+        super().__init__(range(0), steps.turns.size // parts, drop_last=True)
+        self._steps, self._parts = steps, parts
+
+    def __len__(self) -> int:
+        return self._steps.count * self._parts
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(self._steps.count):
+            for part in np.split(self._steps.turns.next(), self._parts):
+                yield part.tolist()
+
+
+class Tokens:
+    """Tokens of the texts of a batch's rows, and the rows.
+
+    Args:
+        features: gives the tokens of some texts.
+        texts: gives the texts of some rows.
+    """
+
+    valid_label_columns = ("label",)
+
+    def __init__(
+        self, features: Callable[[list[str]], dict[str, Tensor]], texts: Callable[[list[int]], Iterable[str]]
+    ) -> None:
+        self._features, self._texts = features, texts
+
+    def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
+        named = [row["label"] for row in rows]
+        found = {f"query_{name}": value for name, value in self._features(list(self._texts(named))).items()}
+        return found | {"label": torch.tensor(named)}
+
+
+def of_all(loss: Tensor) -> Tensor:
+    """The mean over all processes."""
+    if processes.is_initialized():
+        processes.all_reduce(loss)
+        loss /= processes.get_world_size()
+    return loss

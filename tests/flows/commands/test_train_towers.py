@@ -1,0 +1,46 @@
+"""darklode train-towers: what the command turns into settings, and what it refuses before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from darklode.flows import launch
+from darklode.flows.cli import app
+from darklode.pipeline.base.errors import CommandLineError
+
+
+class Asked(Exception):
+    """What the flow would have got."""
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The arguments of the flow, which is not run."""
+    kept: list[tuple[Any, ...]] = []
+
+    def note(_body: object, _reporter: object, *args: Any) -> None:
+        kept.append(args)
+        raise Asked
+
+    monkeypatch.setattr(launch, "launch", note)
+    return kept
+
+
+def call(*words: str) -> BaseException | None:
+    return CliRunner().invoke(app, ["train-towers", *words]).exception
+
+
+def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    words = ["runs/a", "runs/b", "--encoder", "e", "--out", "o", "--teacher", "t", "--layers", "2"]
+    assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--set", "towers.steps=5"), Asked)
+    ((runs, encoder, out, settings, teacher, queries),) = given
+    assert (runs, encoder, out, teacher, queries) == (["runs/a", "runs/b"], "e", "o", "t", ("x.txt", "y.txt"))
+    assert settings == {"towers": {"steps": 5, "layers": 2}}
+
+
+def test_layers_and_another_model_are_not_taken_together(given: list[tuple[Any, ...]]) -> None:
+    error = call("runs/a", "--encoder", "e", "--out", "o", "--layers", "2", "--student", "m")
+    assert isinstance(error, CommandLineError)
+    assert given == []

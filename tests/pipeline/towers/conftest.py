@@ -1,0 +1,73 @@
+"""One distilled query tower for all tests here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.train_towers import hand_over, steps
+from darklode.pipeline.base.artifacts import Run, Step
+from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.stage import DISTIL
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.settings import Settings
+from darklode.schemas.towers import TowerSettings
+from helpers.adapted import base_for, build_to_adapt, settings_for, word
+from helpers.tiny_bert import tiny_bert
+
+QUICK = TowerSettings(layers=1, steps=60, batch=16, learning_rates=(3e-3,), held_out=20)
+MORE = 300
+"""Queries of a file."""
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A build, the index's encoder, and where all stages are complete and the student is saved."""
+
+    root: Path
+    source: Run
+    base: Base
+    pair: Pair
+    files: list[str]
+    settings: Settings
+    out: Run
+
+    def steps(self) -> list[Step]:
+        return steps(self.base, self.pair, self.files, self.settings)
+
+
+def deep_model(root: Path) -> Path:
+    """A BERT of four layers with weights at random."""
+    return (
+        root / "model"
+        if (root / "model").exists()
+        else tiny_bert(root / "model", num_hidden_layers=4, initializer_range=0.3)
+    )
+
+
+def redo(these: list[Step], out: Run, told: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Run the stages that do not stand; returns their names."""
+    done = []
+    for step in these:
+        if not (plan := step.plan(out)).stands:
+            out.execute(plan, step.work, (lambda _d, _t, note: told(note)) if step.stage is DISTIL else lambda *_: None)
+            done.append(step.stage.name)
+    return done
+
+
+@pytest.fixture(scope="session")
+def distilled(tmp_path_factory: pytest.TempPathFactory) -> Distilled:
+    """Nobody writes to it."""
+    root = tmp_path_factory.mktemp("distilled")
+    source = build_to_adapt(root / "run")
+    deep_model(root)
+    asked = [f"{word(2000 + 3 * number)} {word(5000 + 7 * number)}" for number in range(MORE)]
+    (root / "more.txt").write_text("\n".join(asked))
+    base = base_for(source, root=root)
+    settings = settings_for(root).model_copy(update={"towers": QUICK})
+    pair = Pair(base.encoder, settings.cache, None, 1)  # type: ignore[arg-type]
+    found = Distilled(root, source, base, pair, [str(root / "more.txt")], settings, Run(str(root / "student")))
+    redo(found.steps(), found.out)
+    hand_over(found.out, base, pair, settings, [source.store.url])
+    return found

@@ -1,0 +1,18 @@
+"""The card tells what is kept, how near the student is, how fast, and what it learned from."""
+
+from pathlib import Path
+
+from darklode.pipeline.towers.card import speeds
+
+from .conftest import Distilled
+
+
+def test_the_card_tells_all_of_it(distilled: Distilled) -> None:
+    page = (Path(distilled.out.store.url) / "README.md").read_text()
+    for title in ("What the student keeps", "How near it is", "Size and speed", "What was tried", "How it went"):
+        assert f"## {title}" in page
+    assert "Student: 1 layers" in page
+    assert "it keeps" in page
+    teacher, student = speeds(distilled.out).to_pylist()
+    assert (teacher["tower"], student["tower"]) == ("teacher", "student")
+    assert student["megabytes"] > 0

@@ -1,0 +1,139 @@
+"""What is learned from: every query once, and nothing that is equal or near to what the runs test with."""
+
+from hashlib import md5
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Output, Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.ingest.queries import INGEST_QUERIES
+from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.settings import IngestSettings
+from darklode.schemas.tables import TABLES
+from helpers.adapted import SIDES, TENANT, build_to_adapt
+from helpers.runs import execute, put, read
+
+from .conftest import MORE, Distilled
+
+
+def gathered(out: Run, sources: list[Source], files: list[str], held_out: int = 5, seed: int = 1) -> dict[str, str]:
+    """The side of each query."""
+    execute(out, INGEST_QUERIES, lambda _, output: read_files(files, output, IngestSettings(tenant=TENANT)))
+    execute(
+        out,
+        QUERIES,
+        lambda tables, output: tower_queries(tables, output, sources, tenant=TENANT, held_out=held_out, seed=seed),
+    )
+    return {str(row["query"]): str(row["split"]) for row in read(out, "tower_queries")}
+
+
+def unlike(number: int) -> str:
+    """A query for each number, none near to another."""
+    return md5(str(number).encode()).hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
+
+
+def source_of(run: Run, *, mined: bool = False) -> Source:
+    return Source(run, 0, mined, 100)
+
+
+def test_what_is_equal_or_near_to_a_test_query_is_left_out_and_counted(tmp_path: Path) -> None:
+    run, out = build_to_adapt(tmp_path / "run"), Run(str(tmp_path / "out"))
+    tested = [str(row["text"]) for row in read(run, "queries") if row["split"] == "test"]
+    near = [f"{tested[0]}s", " ".join(reversed(tested[1].split())), tested[2].replace("how", "hwo")]
+    (tmp_path / "more.txt").write_text("\n".join([*near, tested[3], *map(unlike, range(90))]))
+    sides = gathered(out, [source_of(run)], [str(tmp_path / "more.txt")])
+    assert not set(near) & set(sides)
+    assert {sides[text] for text in tested} == {"test"}
+    assert list(sides.values()).count("validation") == 5
+    funnel = out.manifests()["tower_queries"].funnel[0]
+    assert funnel.dropped == {"near to a test or held-out query": len(near)}
+    # the last train query is spelled as the last test query is
+    assert funnel.rows_in == sum(SIDES.values()) - 1 + len(near) + 90
+    facts = out.manifests()["tower_queries"].facts
+    assert facts["also asked elsewhere, of test"] == 2
+
+
+def test_which_queries_are_held_out_follows_from_seed_and_text(tmp_path: Path) -> None:
+    run = build_to_adapt(tmp_path / "run")
+    words = [unlike(number) for number in range(90)]
+    found = []
+    for name, order, seed in (("a", words, 1), ("b", words[::-1], 1), ("c", words, 2)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(order))
+        found.append(gathered(Run(str(tmp_path / name)), [source_of(run)], [str(tmp_path / f"{name}.txt")], seed=seed))
+    assert found[0] == found[1] != found[2]
+    few = gathered(Run(str(tmp_path / "few")), [source_of(run)], [], held_out=1000)
+    assert list(few.values()).count("unseen") == (SIDES["train"] - 1 + SIDES["validation"]) // 10
+
+
+def mined_log(run: Run) -> None:
+    """A log whose test query was asked in two spellings before, too."""
+    spelled = [("q1", "vepu kora"), ("q1", "VEPU  KORA"), ("q2", "muno"), ("q3", "sile bado"), ("q4", " ")]
+    spelled += [(f"w{number}", unlike(number)) for number in range(40)]
+    n = len(spelled)
+    columns = {
+        "tenant": pa.array([TENANT] * n), "date": pa.array([20000] * n, pa.int32()).cast(pa.date32()),
+        "query_id": pa.array([one for one, _ in spelled]), "query": pa.array([text for _, text in spelled]),
+        "searches": pa.array([1] * n, pa.int64()),
+    }  # fmt: skip
+    put(run, "query_spellings", TABLES["query_spellings"].rows(columns))
+    for name in ("query_clusters", "documents"):
+        put(run, name, TABLES[name].empty())
+    for name, rows in (
+        ("triplets", [("q2", "muno", "train")]),
+        ("mined_test", [("q1", "vepu kora", "unseen")]),
+    ):
+        put(run, name, of_schema(name, rows))
+
+
+def empty(kind: pa.DataType) -> object:
+    """A value that may stand in a column."""
+    return [] if pa.types.is_list(kind) else pa.scalar(0, pa.int32()).cast(kind).as_py()
+
+
+def of_schema(name: str, rows: list[tuple[str, str, str]]) -> pa.Table:
+    """Rows of a table of which only tenant, query_id, query and the last one's side matter here."""
+    filled = []
+    for query_id, query, side in rows:
+        row = {one.name: empty(one.type) for one in TABLES[name].schema}
+        known = {"tenant": TENANT, "query_id": query_id, "query": query, "split": side, "kind": side}
+        filled.append(row | {key: value for key, value in known.items() if key in row})
+    return pa.Table.from_pylist(filled, schema=TABLES[name].schema)
+
+
+def test_all_spellings_of_a_logs_test_query_are_of_the_test(tmp_path: Path) -> None:
+    run = Run(str(tmp_path / "run"))
+    mined_log(run)
+    sides = gathered(Run(str(tmp_path / "out")), [source_of(run, mined=True)], [])
+    assert {text for text, side in sides.items() if side == "test"} == {"vepu kora", "VEPU  KORA"}
+    assert sides["muno"] in {"train", "validation", "unseen"}
+    assert " " not in sides
+    assert content(source_of(run, mined=True)).count(" ") == 2
+
+
+def test_a_run_of_test_queries_alone_is_refused(tmp_path: Path) -> None:
+    run = build_to_adapt(tmp_path / "run", {"train": 1, "validation": 0, "test": 1})
+    with pytest.raises(ArtifactError, match="no query to learn from that is not near"):
+        gathered(Run(str(tmp_path / "out")), [source_of(run)], [])
+
+
+def test_the_students_queries_are_of_no_test(distilled: Distilled) -> None:
+    rows = read(distilled.out, "tower_queries")
+    learned = {str(row["query"]) for row in rows if row["split"] == "train"}
+    tested = {str(row["text"]) for row in read(distilled.source, "queries") if row["split"] == "test"}
+    assert not learned & tested
+    assert len(learned) > MORE - 60
+    assert [row["text"] for row in read(distilled.out, "raw_queries")][:1] != []
+
+
+def test_rows_of_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    out = Run(str(tmp_path / "out"))
+    (tmp_path / "more.jsonl").write_text('{"text": "one"}\n' * 9 + "{ broken\n")
+
+    def read_all(_: object, output: Output) -> None:
+        read_files([str(tmp_path / "more.jsonl")], output, IngestSettings())
+
+    execute(out, INGEST_QUERIES, read_all)
+    assert [row["table"] for row in read(out, "rejects")] == ["raw_queries"]
