@@ -10,7 +10,6 @@ import yaml
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings, resolve
 from darklode.flows.executor import executor
-from darklode.flows.reporting import reporter
 from darklode.flows.runs import INDEXED, SETTINGS, note, noted, recorded
 from darklode.flows.serving import tenant_of
 from darklode.flows.steps import run_step
@@ -205,6 +204,5 @@ def _finished(run: Run, origin: Origin) -> str:
     run.store.write("views.sql", views_sql(run).encode())
     text = page(run, facts)
     run.store.write(PAGE, text)
-    reporter().say(told(facts))
     executor().show(run, text.decode)
     return told(facts)

@@ -11,7 +11,6 @@ import yaml
 
 from darklode.flows.adapt_encoder import base_of, place
 from darklode.flows.executor import executor
-from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
@@ -153,8 +152,8 @@ def _adapted(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
 
 def hand_over(run: Run, base: Base, pair: Pair, settings: Settings, sources: list[str]) -> str:
     """Write the folder that one takes home, its record, the card and the views; returns what was reached."""
-    from darklode.pipeline.towers.card import card, speeds
-    from darklode.pipeline.towers.folder import KEPT, save, sentence, write_record
+    from darklode.pipeline.towers.card import card
+    from darklode.pipeline.towers.folder import save, sentence, write_record
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     save(run, pair)
@@ -162,8 +161,5 @@ def hand_over(run: Run, base: Base, pair: Pair, settings: Settings, sources: lis
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, pair, sources)
     run.store.write("README.md", text)
-    tables = run.tables()
-    reporter().table("What the student keeps", tables.sql(KEPT))
-    reporter().table("On one core", speeds(run))
     executor().show(run, text.decode)
-    return f"{run.store.url}/query_encoder: {sentence(tables)}."
+    return f"{run.store.url}/query_encoder: {sentence(run.tables())}."

@@ -132,6 +132,7 @@ CHANGED: dict[Leaf, Any] = {
     ("retrievers",): {"one": {"kind": "bm25", "k1": 2.0}},
 }
 NEEDS_MORE = {
+    ("index", "kind"): "another kind has other keys",
     ("judge", "kind"): "another kind needs a model",
     ("judge", "weights"): "needs a panel",
     ("labels", "human_overrides"): "needs human labels",

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from prefect import get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.settings import PREFECT_HOME
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 from prefect.states import Completed, Running
 
 from darklode.flows.left_running import ENDING, MESSAGE, _held, end_dead
 from darklode.flows.orchestration import as_flow, run_stage
+from darklode.pipeline.base.artifacts import key_of
 from helpers.commands import Environment, server_of
 from helpers.staged import killed
 
@@ -44,7 +45,8 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
     trivial = as_flow("trivial", nothing)
     with server_of(served), get_client(sync_client=True) as client:
         assert trivial(return_state=True).message == "done"
-        (folder,) = (path for path in (Path(PREFECT_HOME.value()) / "darklode").iterdir() if not any(path.iterdir()))
+        folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(str(PREFECT_API_URL.value()))
+        assert list(folder.iterdir()) == []
         runs: list[FlowRun] = [client.create_flow_run(trivial, state=Running()) for _ in range(2)]
         tasks = [client.create_task_run(run_stage, run.id, "0", state=Running()) for run in runs]
         done = client.create_task_run(run_stage, runs[0].id, "1", state=Completed())

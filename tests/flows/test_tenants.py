@@ -17,6 +17,7 @@ from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.tables import TABLES, TRIPLETS
+from darklode.schemas.tower_tables import TOWER_TABLES
 from helpers.commands import build_without_prefect
 
 ACME, BIRCH = "acme", "birch"
@@ -127,6 +128,7 @@ def tables_written(run: Run) -> list[str]:
         *EVALUATION_TABLES,
         *REVIEW_TABLES,
         *SERVING_TABLES,
+        *TOWER_TABLES,
     )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
     others |= {TRIPLETS.changed, TRIPLETS.removed, "test_texts", "manual_texts"}
