@@ -85,6 +85,21 @@ def reach(task: Task, method: Method, weights: Weights) -> list[Reached]:
     return found
 
 
+def preference(one: Reached) -> tuple[float, float]:
+    """The greater, the better: by value, of equals the one nearest to the base, as `best` of the trials has it."""
+    return one.value, -one.share
+
+
+def most(found: Iterable[Reached]) -> Reached:
+    """The best share of a setting."""
+    return max(found, key=preference)
+
+
+def best_setting(bests: Sequence[Reached]) -> int:
+    """The place of the best setting, each being its best share; of equals the first."""
+    return max(range(len(bests)), key=lambda place: (preference(bests[place]), -place))
+
+
 def together(found: Iterable[Sequence[Reached]]) -> list[Reached]:
     """The means over the queries of all folds, share by share."""
     return [

@@ -113,20 +113,20 @@ class _Entry:
         return method_of(self.rival.settings, self.base)
 
     def _by_validation(self, task: Task) -> _Choice:
-        from darklode.pipeline.train.choice import reach
+        from darklode.pipeline.train.choice import most, preference, reach
 
         taught, method = self.rival.labels(task, self.seed), self.method
         choice: _Choice | None = None
         for setting in method.tried:
             weights = method.trained(taught, setting, self.seed, self._tell(method, setting)).best
-            mine = _Choice(setting, _most(reach(task, method, weights)), weights)
-            if choice is None or mine.best.value > choice.best.value:
+            mine = _Choice(setting, most(reach(task, method, weights)), weights)
+            if choice is None or preference(mine.best) > preference(choice.best):
                 choice = mine
         assert choice is not None
         return choice
 
     def _by_folds(self, task: Task, parts: Sequence[Task]) -> _Choice:
-        from darklode.pipeline.train.choice import reach, together, whole
+        from darklode.pipeline.train.choice import best_setting, most, reach, together, whole
 
         found: list[list[list[Reached]]] = []
         for number, part in enumerate(parts):
@@ -135,8 +135,8 @@ class _Entry:
             each = zip(method.tried, tells, strict=True)
             found.append([reach(part, method, method.trained(taught, one, self.seed, tell).best) for one, tell in each])
         method = self.method
-        bests = [_most(together(of)) for of in zip(*found, strict=True)]
-        number = max(range(len(bests)), key=lambda one: (bests[one].value, -one))
+        bests = [most(together(of)) for of in zip(*found, strict=True)]
+        number = best_setting(bests)
         taught, setting = self.rival.labels(whole(task), self.seed), method.tried[number]
         return _Choice(
             setting, bests[number], method.trained(taught, setting, self.seed, self._tell(method, setting)).best
@@ -154,11 +154,6 @@ class _Choice:
     setting: float
     best: Reached
     weights: Weights
-
-
-def _most(found: Sequence[Reached]) -> Reached:
-    """The best; of equals the one nearest to the base."""
-    return max(found, key=lambda one: (one.value, -one.share))
 
 
 def _write(output: Output, tables: Tables, asked: Questions, named: tuple[str, int], lists: pa.Table) -> None:

@@ -95,25 +95,23 @@ class _Trials:
         self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
 
     def on_folds(self, parts: list[Task]) -> None:
-        from darklode.pipeline.train.choice import Reached, together, whole
+        from darklode.pipeline.train.choice import Reached, best_setting, most, together, whole
 
         facts = [self._fold(parts, number) for number in range(len(parts))]
-        method, best = self.method, Reached(0.0, -1.0, 0)
-        chosen = 0
+        method, bests = self.method, list[Reached]()
         for number, setting in enumerate(method.tried):
             mine = [of[number] for of in facts]
             found = together([[Reached(*one) for one in of["reached"]] for of in mine])
             row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.steps, "folds": len(parts)}
             self.output.write(TRAINING_LOG.name, _log(number, _mean([of["looks"] for of in mine])))
             self.output.write(ADAPTATION_TRIALS.name, _trials(row, found))
-            most = max(found, key=lambda one: (one.value, -one.share))
-            if most.value > best.value:
-                best, chosen = most, number
-        with self.output.unit("all", key_of(self.basis, method.tried[chosen])) as unit:
+            bests.append(most(found))
+        number = best_setting(bests)
+        with self.output.unit("all", key_of(self.basis, method.tried[number])) as unit:
             if not unit.done:
-                tell = self._tell(method, chosen, len(parts) / (len(parts) + 1))
-                weights = method.trained(whole(self.task), method.tried[chosen], self.seed, tell).best
-                self.output.write(ADAPTER_WEIGHTS.name, as_rows(chosen, weights))
+                tell = self._tell(method, number, len(parts) / (len(parts) + 1))
+                weights = method.trained(whole(self.task), method.tried[number], self.seed, tell).best
+                self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, weights))
 
     def _fold(self, parts: list[Task], number: int) -> list[Row]:
         """Of each setting what it reaches on a fold, and how it went."""

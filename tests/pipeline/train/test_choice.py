@@ -4,9 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.train.choice import Reached, folds, together, whole
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.train.choice import Reached, best_setting, folds, most, together, whole
 from darklode.pipeline.train.head_methods import ClosedForm
+from darklode.pipeline.train.stage import best
 from darklode.pipeline.train.task import Task
+from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS
+from helpers.runs import put
 
 from .conftest import QUICK, Adapted
 
@@ -84,3 +88,20 @@ def test_what_is_solved_for_one_fold_is_not_taken_for_another(task: Task, adapte
     method = ClosedForm(QUICK.model_copy(update={"method": "closed_form"}), adapted.base)
     one, other = (method.trained(part, 1.0, 0, lambda *_: None).best for part in folds(task, 3)[:2])
     assert np.abs(one["0.weight"] - other["0.weight"]).max() > 0
+
+
+def test_of_equal_settings_the_one_nearest_to_the_base_is_trained_and_handed_over(run: Run) -> None:
+    assert best_setting([Reached(0.5, 0.7, 3), Reached(0.25, 0.7, 3), Reached(0.25, 0.7, 3)]) == 1
+    draws = np.random.default_rng(0)
+    for _ in range(30):
+        values = draws.integers(0, 3, (3, 4)) / 2
+        trials = [[Reached(place / 4, value, 3) for place, value in enumerate([0.5, *row])] for row in values]
+        rows = [
+            {"trial": number, "setting": "", "step": 1, "share": one.share, "validation": one.value, "queries": 3}
+            for number, trial in enumerate(trials)
+            for one in trial
+        ]
+        put(run, ADAPTATION_TRIALS.name, pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema))
+        handed_over, bests = best(run.tables()), [most(trial) for trial in trials]
+        trained = best_setting(bests)
+        assert (handed_over["trial"], handed_over["share"]) == (trained, bests[trained].share), values
