@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -157,11 +156,7 @@ def benchmark(run: Run) -> Recorded:
 
 def noted(run: Run) -> dict[str, Any]:
     """What is noted of a run's making; empty where nothing is, or a file of this name is no note of ours."""
-    try:
-        found = json.loads(run.store.read(INPUTS) or b"{}")
-    except ValueError:
-        return {}
-    return {name: value for name, value in found.items() if name != SEAL} if isinstance(found, dict) else {}
+    return {name: value for name, value in run.store.read_object(INPUTS).items() if name != SEAL}
 
 
 def whole(run: Run) -> None:

@@ -1,10 +1,10 @@
 """The settings of `adapt-encoder`: what a query encoder is trained on, by which method, and for how long."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.section import Bound, NoRow, Section, Share
+from darklode.schemas.section import Bound, NoRow, Rate, Section, Share
 
 Method = Literal["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "full"]
 
@@ -16,8 +16,6 @@ METHOD = ("method", "rank", "alpha", "targets", "top_layers")
 
 SEEDS = 3
 """How often each method is trained where methods are compared."""
-
-Rate = Annotated[float, Field(gt=0)]
 
 
 class AdaptSettings(Section):

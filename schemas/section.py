@@ -87,6 +87,8 @@ def _effects(metadata: list[Any]) -> set[Effect]:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0)]
+"""A learning rate."""
 
 
 def holds_secret(url: str) -> bool:

@@ -1,13 +1,9 @@
 """The settings of `train-towers`: what a smaller query tower is made of, and how long it learns from its teacher."""
 
-from typing import Annotated
-
 from pydantic import Field
 
 from darklode.schemas.places import FolderOrName
-from darklode.schemas.section import Bound, NoRow, Section
-
-Rate = Annotated[float, Field(gt=0)]
+from darklode.schemas.section import Bound, NoRow, Rate, Section
 
 
 class TowerSettings(Section):

@@ -4,11 +4,10 @@ from functools import reduce
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.commands import adapt_compare, adapt_serve
-from darklode.flows.commands.options import ConfigOption, SetOption, application
+from darklode.flows.commands.options import ConfigOption, DefaultCommand, SetOption, application
 from darklode.flows.config import file_settings, overrides, preset_values
 from darklode.flows.console import console, printable, reporter, show
 from darklode.flows.launch import launch
@@ -17,16 +16,10 @@ from darklode.pipeline.base.errors import CommandLineError, NoLift
 from darklode.schemas.keys import merge
 
 
-class Commands(TyperGroup):
+class Commands(DefaultCommand):
     """A run in the place of a command's name is one to learn from: `darklode adapt RUN …` trains."""
 
     default = "train"
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name where it was left out."""
-        if args and args[0] not in {*self.commands, "--help"}:
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
 
 
 app = application(no_args_is_help=True, cls=Commands)

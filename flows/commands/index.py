@@ -7,21 +7,21 @@ from functools import reduce
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, TenantOption, application
+from darklode.flows.commands.options import (
+    ConfigOption,
+    DefaultCommand,
+    JsonOption,
+    SetOption,
+    TenantOption,
+    application,
+)
 
 
-class Commands(TyperGroup):
+class Commands(DefaultCommand):
     """A run in the place of a command's name is one to index: `darklode index RUN …` makes."""
 
     default = "make"
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name where it was left out."""
-        if args and args[0] not in {*self.commands, "--help"}:
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
 
 
 app = application(no_args_is_help=True, cls=Commands)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's folder or s3://bucket/prefix.")]
 SetOption = Annotated[
@@ -24,6 +25,18 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object,
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Only look whether anything is in the way: exit code 1 if something is.")
 ]
+
+
+class DefaultCommand(TyperGroup):
+    """What stands in the place of a command's name is an argument of the command `default`."""
+
+    default: str
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name where it was left out."""
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
 
 def application(**given: Any) -> typer.Typer:

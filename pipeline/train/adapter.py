@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -159,8 +158,4 @@ def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
 
 def lying(store: Store) -> Facts:
     """What the adapter at a place says of itself; nothing where there is none that can be read."""
-    try:
-        facts = json.loads(store.read(RECORD) or b"{}")
-    except ValueError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
+    return store.read_object(RECORD)

@@ -15,7 +15,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.encoder import START, Encoder
 from darklode.pipeline.train.heads import Layers, named
 from darklode.pipeline.train.loop import Course, Tell, steady
-from darklode.pipeline.train.methods import SHARES
+from darklode.pipeline.train.methods import SHARES, OfTask
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.pipeline.train.whitening import best_start
 from darklode.schemas.adaptation import AdaptSettings
@@ -32,12 +32,12 @@ class TrainedEncoder:
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
-    _start: tuple[Task, Floats | None] | None = None
 
     def __init__(self, settings: AdaptSettings, base: Base) -> None:
         assert isinstance(base.encoder, SentenceTransformersSettings)
         self._settings, self._base, self._encoder = settings, base, base.encoder
         self._opened: Encoder | None = None
+        self._start = OfTask(best_start)
 
     @property
     def tried(self) -> Sequence[float]:
@@ -48,9 +48,7 @@ class TrainedEncoder:
         """See `Method`."""
         from darklode.pipeline.train.trainer import trained
 
-        if self._start is None or self._start[0] is not task:
-            self._start = task, best_start(task) if self._settings.start == "whitened" else None
-        weight = self._start[1]
+        weight = self._start(task) if self._settings.start == "whitened" else None
         with steady(seed):
             encoder = self._open()
             encoder.start = None if weight is None else torch.from_numpy(weight)

@@ -11,7 +11,7 @@ import numpy as np
 from darklode.pipeline.train.closed_form import RIDGES, STEPS, solutions
 from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, named
 from darklode.pipeline.train.loop import Course, Tell, steady
-from darklode.pipeline.train.methods import SHARES
+from darklode.pipeline.train.methods import SHARES, OfTask
 from darklode.pipeline.train.negatives import mine
 from darklode.pipeline.train.stack import Trial
 from darklode.pipeline.train.together import trainer
@@ -32,10 +32,10 @@ class TrainedHead:
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
-    _start: tuple[Task, Floats | None] | None = None
 
     def __init__(self, settings: AdaptSettings, base: Base) -> None:
         self._settings, self._base = settings, base
+        self._start = OfTask(best_start)
 
     @property
     def tried(self) -> Sequence[float]:
@@ -46,10 +46,8 @@ class TrainedHead:
         """See `Method`."""
         if self._base.start:
             return trainer()(Trial(task, setting, seed, tell, self._base.start.layers), self._settings)
-        if self._start is None or self._start[0] is not task:
-            begins = self._settings.start == "whitened" and self._settings.method == "linear"
-            self._start = task, best_start(task) if begins else None
-        weight = self._start[1]
+        begins = self._settings.start == "whitened" and self._settings.method == "linear"
+        weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
         return trainer()(Trial(task, setting, seed, tell, start, anchored=True), self._settings)
 
@@ -82,7 +80,10 @@ class ClosedForm(TrainedHead):
 
     about = "ridge"
     shares = STEPS
-    _solved: tuple[Task, dict[float, Layers]] | None = None
+
+    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+        super().__init__(settings, base)
+        self._solved = OfTask(self._solutions)
 
     @property
     def tried(self) -> Sequence[float]:
@@ -91,19 +92,23 @@ class ClosedForm(TrainedHead):
 
     def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
         """See `Method`; nothing is drawn."""
-        if self._solved is None or self._solved[0] is not task:
-            with steady(0):
-                found = dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
-            self._solved = task, found
+        found = self._solved(task)[setting]
         tell(self._settings.steps, "solved")
-        return Course(best=named(self._solved[1][setting]))
+        return Course(best=named(found))
+
+    def _solutions(self, task: Task) -> dict[float, Layers]:
+        with steady(0):
+            return dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
 
 
 class Whitened(TrainedHead):
     """`whitened`: one linear layer for each power of the covariance, without any label; see `Method`."""
 
     about = "power"
-    _maps: tuple[Task, dict[float, Floats]] | None = None
+
+    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+        super().__init__(settings, base)
+        self._maps = OfTask(lambda task: dict(whitenings(task)))
 
     @property
     def tried(self) -> Sequence[float]:
@@ -112,7 +117,6 @@ class Whitened(TrainedHead):
 
     def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
         """See `Method`; nothing is drawn."""
-        if self._maps is None or self._maps[0] is not task:
-            self._maps = task, dict(whitenings(task))
+        found = self._maps(task)[setting]
         tell(self._settings.steps, "solved")
-        return Course(best=Head.mapping(self._maps[1][setting]).state())
+        return Course(best=Head.mapping(found).state())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.loop import Course, Tell
@@ -44,6 +44,26 @@ class Method(Protocol):
 
     def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
         """What was trained, without the base: files by name."""
+
+
+Found = TypeVar("Found")
+
+
+class OfTask(Generic[Found]):
+    """What is found of a task, once for all trials on it; that of the last task is kept.
+
+    Args:
+        find: gives it.
+    """
+
+    def __init__(self, find: Callable[[Task], Found]) -> None:
+        self._find = find
+        self._kept: tuple[Task, Found] | None = None
+
+    def __call__(self, task: Task) -> Found:
+        if self._kept is None or self._kept[0] is not task:
+            self._kept = task, self._find(task)
+        return self._kept[1]
 
 
 def method_of(settings: AdaptSettings, base: Base) -> Method:

@@ -12,10 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from darklode.flows import serving
 from darklode.flows.adapt_encoder import hand_over, steps
 from darklode.flows.runs import ADAPTED, SETTINGS, note, record
 from darklode.pipeline.base.artifacts import Output, Run, Tables
+from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.serve.check import demand_fit
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.vectors import Base
@@ -202,3 +205,15 @@ def adapted_tables(run: Run) -> Run:
         put(run, name, pa.Table.from_pylist(listed_rows, schema=TABLES[name].schema))
     note(run, {ADAPTED: ["runs/first"], "encoder": "tiny"})
     return run
+
+
+def refused(adapter: Path, run: Path) -> str:
+    """What `adapt check` says of an adapter and a run; empty where all fits."""
+    with serving.checking(str(adapter), str(run)) as check:
+        findings = list(check.findings())
+        try:
+            demand_fit(check.adapter, check.index, findings)
+        except DoesNotFit as error:
+            return str(error).partition(" does not fit ")[2]
+    assert findings[-1].what == "first ten"
+    return ""

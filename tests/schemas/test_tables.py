@@ -1,30 +1,15 @@
 """Every table of a run, whichever module declares it."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 
-from darklode.schemas import (
-    adaptation_tables,
-    day_tables,
-    evaluation_tables,
-    mined_tables,
-    review_tables,
-    serving_tables,
-    tables,
-    tower_tables,
-)
+from darklode import schemas
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
 
-MODULES = (
-    adaptation_tables,
-    day_tables,
-    evaluation_tables,
-    mined_tables,
-    review_tables,
-    serving_tables,
-    tables,
-    tower_tables,
-)
+MODULES = [import_module(f"{schemas.__name__}.{one.name}") for one in iter_modules(schemas.__path__)]
 
 
 @pytest.mark.parametrize("name", TABLES)

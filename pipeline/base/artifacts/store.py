@@ -1,11 +1,13 @@
 """Files below one root: a local folder or an `s3://` prefix, with writes that happen whole or not at all."""
 
 import errno
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
@@ -96,6 +98,14 @@ class Store:
                 return bytes(stream.read())
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def read_object(self, name: str) -> dict[str, Any]:
+        """The JSON object in a file; an empty one where there is none that can be read."""
+        try:
+            found = json.loads(self.read(name) or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def stamp(self, name: str) -> str | None:
         """What a local disk says of a file, which is another once it was written to; None where there is no file."""

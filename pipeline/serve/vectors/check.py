@@ -63,7 +63,7 @@ class IndexCheck:
 
     def _codes(self) -> Iterator[Finding]:
         """What was fitted, how long vectors are, and which are there."""
-        index = opened(self._run.store)
+        index = opened(self._run.store)  # not the one that is searched: its effort would be hashed, too
         yield _same("codebook", codebook_of(index), self._facts["codebook"])
         yield _same("dimensions", int(index.d), self._facts["dimensions"])
         numbers = self.searcher.texts["number"].to_numpy()

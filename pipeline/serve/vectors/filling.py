@@ -114,7 +114,8 @@ def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: 
         _add(index, given, texts["content_hash"].take(pa.array(came)), numbers[came], output)
     before = output.earlier(INDEX_FILES.name)
     files = before.read(INDEX_FILES.name).to_pylist() if before else []
-    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in set(numbers[came].tolist())]
+    again = {*numbers[came].tolist()}
+    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in again]
     if place.stores and made.LOSSY and len(came):
         files += _store(place.store, given, texts["content_hash"].take(pa.array(came)), numbers[came])
     _finish(place.store, output, index, made, files)

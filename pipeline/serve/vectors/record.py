@@ -47,22 +47,13 @@ class Origin:
     adapter: str | None
 
 
-def lying(store: Store) -> Facts:
-    """What the index at a place says of itself; nothing where there is none that can be read."""
-    try:
-        facts = json.loads(store.read(RECORD) or b"{}")
-    except ValueError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
-
-
 def read_record(store: Store) -> Facts:
-    """The same.
+    """What the index at a place says of itself.
 
     Raises:
         ArtifactError: there is none, or one that was not finished.
     """
-    facts = lying(store)
+    facts = store.read_object(RECORD)
     if not facts:
         raise ArtifactError(f"{store.url} holds no finished index; make one with `darklode index RUN --out …`")
     return facts
@@ -85,7 +76,7 @@ def record(run: Run, origin: Origin) -> Facts:
     Returns:
         What it says. `at training` is as it was when codes were last fitted; `advice` says why to do so again.
     """
-    before, filled, measured = lying(run.store), _manifest(run, FILL.name), _manifest(run, RECALL.name)
+    before, filled, measured = run.store.read_object(RECORD), _manifest(run, FILL.name), _manifest(run, RECALL.name)
     tables = run.tables()
     texts = tables.rows(INDEXED_TEXTS.name)
     now = json.loads(json.dumps(held_out(tables.read(INDEX_RECALL.name))))

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows import serving
 from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.check import SCORE, demand_fit, returns
+from darklode.pipeline.serve.check import SCORE, returns
 from darklode.pipeline.train.adapter import FOLDER, RECORD
 from darklode.pipeline.train.identity import weights_hash
-from helpers.adapted import build_to_adapt, model_in, shipped_adapter
+from helpers.adapted import build_to_adapt, model_in, refused, shipped_adapter
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -27,18 +26,6 @@ Change = Callable[[dict[str, Any]], object]
 def adapter(shipped: Path, tmp_path: Path) -> Path:
     """A copy of one's own."""
     return Path(shutil.copytree(shipped / "adapter", tmp_path / "adapter"))
-
-
-def refused(adapter: Path, run: Path) -> str:
-    """What is said; empty where all fits."""
-    with serving.checking(str(adapter), str(run)) as check:
-        findings = list(check.findings())
-        try:
-            demand_fit(check.adapter, check.index, findings)
-        except DoesNotFit as error:
-            return str(error).partition(" does not fit ")[2]
-    assert findings[-1].what == "first ten"
-    return ""
 
 
 def changed(adapter: Path, change: Change) -> None:

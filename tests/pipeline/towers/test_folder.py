@@ -13,9 +13,7 @@ import pytest
 from darklode.flows import serving
 from darklode.flows.runs import ADAPTED, note, record
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.serve.check import demand_fit
 from darklode.pipeline.serve.registry import Registry
 from darklode.pipeline.towers.folder import STUDENT, save, sentence
 from darklode.pipeline.towers.stage import graduate
@@ -25,7 +23,7 @@ from darklode.pipeline.train.identity import weights_hash
 from darklode.pipeline.train.loop import steady
 from darklode.pipeline.train.task import Questions
 from darklode.schemas.settings import Settings
-from helpers.adapted import TENANT, model_in
+from helpers.adapted import TENANT, model_in, refused
 
 from .conftest import Distilled
 
@@ -70,18 +68,6 @@ def ready(distilled: Distilled, tmp_path: Path) -> tuple[Path, Path]:
     record(Run(str(index)), {"docs": "docs", "queries": "queries"}, settings)
     note(Run(str(student)), {ADAPTED: [str(index)], "encoder": "tiny"})
     return student, index
-
-
-def refused(student: Path, index: Path) -> str:
-    """What is said; empty where all fits."""
-    with serving.checking(str(student), str(index)) as check:
-        findings = list(check.findings())
-        try:
-            demand_fit(check.adapter, check.index, findings)
-        except DoesNotFit as error:
-            return str(error).partition(" does not fit ")[2]
-    assert findings[-1].what == "first ten"
-    return ""
 
 
 def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tmp_path: Path) -> None:

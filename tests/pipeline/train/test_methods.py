@@ -1,10 +1,12 @@
 """Methods by their names."""
 
+from typing import Any
+
 import pytest
 
 from darklode.pipeline.train.encoder_methods import TrainedEncoder
 from darklode.pipeline.train.head_methods import ClosedForm, TrainedHead, Whitened
-from darklode.pipeline.train.methods import method_of
+from darklode.pipeline.train.methods import OfTask, method_of
 from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import Adapted
@@ -18,3 +20,12 @@ def test_each_name_is_a_method_with_settings_to_try(adapted: Adapted, name: str)
     assert type(method) is KINDS.get(name, TrainedEncoder)
     assert len(method.tried) >= 3
     assert max(method.shares) >= 1
+
+
+def test_what_is_found_of_a_task_is_found_once() -> None:
+    asked: list[Any] = []
+    first, second = object(), object()
+    found: OfTask[int] = OfTask(lambda task: asked.append(task) or len(asked))
+    given: list[Any] = [first, first, second, second, first]
+    assert [found(task) for task in given] == [1, 1, 2, 2, 3]
+    assert asked == [first, second, first]

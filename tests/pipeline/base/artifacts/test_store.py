@@ -26,6 +26,13 @@ def test_what_is_written_is_read(store: Store) -> None:
     assert (store.read("a/b/c.bin"), store.size("a/b/c.bin")) == (b"", 0)
 
 
+def test_an_object_that_cannot_be_read_is_an_empty_one(store: Store) -> None:
+    for data, found in ((b'{"a": [1]}', {"a": [1]}), (b"[1]", {}), (b'{"a"', {}), (b"\xff", {}), (b"", {})):
+        store.write("facts.json", data)
+        assert store.read_object("facts.json") == found
+    assert store.read_object("nowhere.json") == {}
+
+
 def test_compressed_files_are_read_as_they_are(store: Store) -> None:
     store.write("plain.gz", b"no gzip at all")
     assert store.read("plain.gz") == b"no gzip at all"
