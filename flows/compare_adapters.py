@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, pairs_step, place
+from darklode.flows.adapt_encoder import base_of, contents, judges_of, pairs_step, place
 from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
@@ -15,11 +15,13 @@ from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.train.comparison import PAGE, SUMMED, by_system, comparison, deciding, labels_told, page
+from darklode.pipeline.train.comparison import METHODS, PAGE, SUMMED, by_system, comparison, deciding, labels_told, page
 from darklode.pipeline.train.contest import COMPARED, compare
+from darklode.pipeline.train.holes import COMPARED_HOLES, NOBODY, HoleJudges, holes
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS, Method
+from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.settings import Settings
 
 
@@ -38,7 +40,7 @@ def compare_adapters(
         encoder: a name among the settings' encoders, or a sentence-transformers model.
         out: folder or s3:// prefix of the comparison.
         settings: what differs from the first run's own settings.
-        methods: those to compare; none: all that there are.
+        methods: those to compare; none: all that `adapt` has. `joint` is compared only where it is named.
         seeds: how often each is trained.
 
     Returns:
@@ -48,9 +50,9 @@ def compare_adapters(
         SettingsError: there is no such method.
         MissingPart: one needs what is not installed.
     """
-    unknown = sorted(set(methods) - set(get_args(Method)))
+    unknown = sorted(set(methods) - set(METHODS))
     if unknown:
-        raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(get_args(Method))}")
+        raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(METHODS)}")
     compared = list(methods) or list(get_args(Method))
     for name in compared:
         check_parts(name)
@@ -61,7 +63,7 @@ def compare_adapters(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in comparing(base, chosen, compared, seeds):
+        for step in comparing(base, chosen, compared, seeds, judges_of(base, made)):
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)
@@ -73,12 +75,19 @@ def compare_adapters(
     return f"The comparison is in {run.store.path(PAGE)}"
 
 
-def comparing(base: Base, settings: Settings, methods: list[str], seeds: int) -> list[Step]:
-    """The stages, in data order."""
+def comparing(
+    base: Base, settings: Settings, methods: list[str], seeds: int, judges: HoleJudges = NOBODY
+) -> list[Step]:
+    """The stages, in data order; without judges no hole is judged."""
     given = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
     measuring = settings.evaluate.only("bootstrap", "flips")
     return [
         pairs_step(base, settings),
         Step(COMPARED, call(compare, given, base, methods=methods, seeds=seeds)),
+        Step(
+            COMPARED_HOLES,
+            call(holes, settings.adapt.judge_holes, judges, lists=COMPARISON_LISTS.name),
+            lambda: contents(base),
+        ),
         Step(SUMMED, call(comparison, measuring, seed=settings.seed)),
     ]

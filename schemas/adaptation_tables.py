@@ -155,7 +155,7 @@ HOLE_VERDICTS = Table(
             TENANT,
             QUERY_ID,
             TEXT,
-            field("rank", pa.int32(), "the better of its ranks by base and adapted, from 1"),
+            field("rank", pa.int32(), "the best of its ranks by the systems that are held against one another, from 1"),
             field("judge_id", pa.string(), "as in `verdicts`"),
             field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
             field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
@@ -171,8 +171,8 @@ ADAPTER_HOLES = Table(
     "labels in the first ten of the test queries before the judge filled holes, and what it added",
     pa.schema(
         [
-            field("system", pa.string(), "base or adapted"),
-            field("places", pa.int64(), "in the lists, ten a query at most"),
+            field("system", pa.string(), "base or adapted; in a comparison each of its systems"),
+            field("places", pa.int64(), "in the lists, ten a query at most; in a comparison of all seeds"),
             field("labelled", pa.int64(), "of them with a label before: over places this is Judged@10"),
             field(
                 "judged",
@@ -232,7 +232,24 @@ ADAPTED_TENANTS = Table(
     ),
 )
 
+SEED = field("seed", pa.int32(), "of its draws, from 0")
 RIVAL = field("system", pa.string(), "base, a method, a control, or a list that bounds what a method can reach")
+
+COMPARISON_LISTS = Table(
+    "comparison_lists",
+    ("tenant", "system", "seed", "query_id", "rank"),
+    "what each system of `adapt compare` finds for each test query: 100 texts at most",
+    pa.schema(
+        [
+            TENANT,
+            RIVAL,
+            SEED,
+            QUERY_ID,
+            field("rank", pa.int32(), "place in the list, from 1"),
+            TEXT,
+        ]
+    ),
+)
 
 COMPARISON_QUERIES = Table(
     "comparison_queries",
@@ -242,7 +259,7 @@ COMPARISON_QUERIES = Table(
         [
             TENANT,
             RIVAL,
-            field("seed", pa.int32(), "of its draws, from 0"),
+            SEED,
             QUERY_ID,
             field("measure", pa.string(), "name of ir_measures"),
             field("value", pa.float64(), "0 to 1"),
@@ -310,6 +327,7 @@ ADAPTATION_TABLES = (
     ADAPTER_HOLES,
     ADAPTER_VERDICT,
     ADAPTED_TENANTS,
+    COMPARISON_LISTS,
     COMPARISON_QUERIES,
     COMPARISON,
     SWAP,

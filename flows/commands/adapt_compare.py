@@ -14,7 +14,10 @@ def compare(
     encoder: Annotated[str, typer.Option(metavar="NAME", help="As for `darklode adapt`.")],
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
     method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="May be given again; none: all methods.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="May be given again; none: all methods but joint, which embeds the documents again."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How often each method is trained.")] = SEEDS,
     config: ConfigOption = None,

@@ -81,7 +81,8 @@ def reach(task: Task, method: Method, weights: Weights) -> list[Reached]:
     asked, n = task.validation, len(task.validation)
     found = [Reached(0.0, asked.reached(task.frozen, asked.vectors), n)]
     for share in method.shares:
-        found.append(Reached(share, asked.reached(task.frozen, method.vectors(weights, share, asked)), n))
+        searched = method.searched(task.frozen, weights, share)
+        found.append(Reached(share, asked.reached(searched, method.vectors(weights, share, asked)), n))
     return found
 
 

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.evaluate.measures import Floats, ceilings
+from darklode.pipeline.evaluate.measures import Floats, ceilings, measured
 from darklode.pipeline.evaluate.paired import Chance, Difference, compared, holm
 from darklode.pipeline.evaluate.stage import JUDGED, Questions
 from darklode.pipeline.train.contest import COMPARED
-from darklode.pipeline.train.rivals import BM25, CLOZE, SHUFFLED
-from darklode.pipeline.train.tested import LABELS, MEASURES
+from darklode.pipeline.train.rivals import BM25, CLOZE, JOINT, SHUFFLED
+from darklode.pipeline.train.tested import MEASURES
 from darklode.pipeline.train.verdict import DECIDES
 from darklode.schemas.adaptation import Method
-from darklode.schemas.adaptation_tables import COMPARISON
+from darklode.schemas.adaptation_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
 from darklode.schemas.evaluation import EvaluateSettings
 
 SUMMED = Stage(
     "adapt_comparison",
-    2,
-    ("adaptation_queries", "adaptation_labels", "adaptation_texts", "test_queries", "comparison_queries"),
-    (COMPARISON.name,),
+    3,
+    ("test_queries", "test_labels", COMPARISON_LISTS.name),
+    (COMPARISON_QUERIES.name, COMPARISON.name),
 )
 
 PAGE = "comparison.md"
@@ -37,8 +39,9 @@ Each system was chosen as `adapt` chooses, and asked once for each seed: means o
 and `high` bound what it has more than the base (95 %, over clusters of queries), `p_holm` is corrected for all systems
 and measures of a part. `chosen: base` is a system that was not preferred to the base. A lift that
 shuffled labels have, too, does not come from the labels: `over_shuffled` is what is left of it. Judged@10 is the share
-of the first ten that has a label: what has none counts as not relevant. Seconds are the processor's, choice included;
-`peak_mb` is the most memory beyond what the process held before (Linux)."""
+of the first ten that has a label, by the judge that filled holes, too: what has none counts as not relevant. Seconds
+are the processor's, choice included; `peak_mb` is the most memory beyond what the process held before (Linux). `joint`,
+where it is compared, trains one encoder for queries and documents: it searches an index of its own, embedded again."""
 
 BY_SYSTEM = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
@@ -53,7 +56,13 @@ BY_SYSTEM = """
     FROM comparison WHERE part = $part GROUP BY system ORDER BY "nDCG@10" DESC, system
 """
 
-METHODS = get_args(Method)
+ENTRIES = "SELECT DISTINCT system, seed FROM comparison_lists ORDER BY system, seed"
+LISTS = """
+    SELECT query_id, rank, text_id FROM comparison_lists WHERE system = $1 AND seed = $2
+    ORDER BY query_id, rank
+"""
+
+METHODS = (*get_args(Method), JOINT)
 
 CONTROLS = {
     SHUFFLED: ("the same positives, each at some other query, give", "needs no labels"),
@@ -68,15 +77,16 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     """Write each system's mean of each measure and what it has more than the base and the control, part by part.
 
     Args:
-        tables: those of `adapt_compare`.
-        output: takes `comparison`.
+        tables: those of `comparison_holes`, and `comparison_lists`.
+        output: takes `comparison_queries` and `comparison`.
         settings: resamples and flips.
         seed: of them.
     """
     asked = Questions.of(tables)
     ids = asked.rows["query_id"].to_pylist()
-    values = _values(tables.read("comparison_queries"), ids)
-    most = ceilings(tables.sql(LABELS), ids, MEASURES)
+    labels = tables.read("test_labels")
+    values = {name: _mean(list(of)) for name, of in _measured(tables, output, asked, labels)}
+    most = ceilings(labels, ids, MEASURES)
     chance = Chance(settings.bootstrap, settings.flips, seed)
     control = next((of for name, (of, _) in values.items() if name.endswith(SHUFFLED)), None)
     for part, chosen in asked.parts().items():
@@ -125,18 +135,30 @@ class Against:
         return dict(zip(names, [found.mean[at], *ends], strict=True))
 
 
-def _values(rows: pa.Table, ids: list[str]) -> dict[str, tuple[Floats, int]]:
-    """Each system's values by query, shape (n_queries, n_measures), and how many seeds they are the mean of."""
-    found = {}
-    for system in pc.unique(rows["system"]).to_pylist():
-        mine = rows.filter(pc.equal(rows["system"], system))
-        seeds = len(pc.unique(mine["seed"]))
-        query = pc.index_in(mine["query_id"], pa.array(ids)).to_numpy()
-        measure = pc.index_in(mine["measure"], pa.array(MEASURES)).to_numpy()
-        values = np.zeros((seeds, len(ids), len(MEASURES)))
-        values[mine["seed"].to_numpy(), query, measure] = mine["value"].to_numpy()
-        found[system] = values.mean(axis=0), seeds
-    return found
+def _measured(
+    tables: Tables, output: Output, asked: Questions, labels: pa.Table
+) -> Iterator[tuple[str, Iterator[Floats]]]:
+    """Each system's values by query, seed by seed, of shape (n_queries, n_measures); they are written."""
+    entries = tables.sql(ENTRIES).to_pylist()
+    for system, found in groupby(entries, key=itemgetter("system")):
+        yield system, (_values(tables, output, asked, labels, one) for one in found)
+
+
+def _values(tables: Tables, output: Output, asked: Questions, labels: pa.Table, entry: Row) -> Floats:
+    n, kinds = asked.rows.num_rows, len(MEASURES)
+    values = measured([tables.sql(LISTS, list(entry.values()))], labels, asked.rows["query_id"].to_pylist(), MEASURES)
+    of = pa.array(np.repeat(np.arange(n), kinds))
+    columns = {name: asked.rows[name].take(of) for name in ("tenant", "query_id")}
+    columns |= {name: pa.repeat(value, n * kinds) for name, value in entry.items()}
+    columns |= {"measure": pa.array(list(MEASURES) * n), "value": pa.array(values.reshape(-1))}
+    output.write(COMPARISON_QUERIES.name, COMPARISON_QUERIES.rows(columns))
+    return values
+
+
+def _mean(seeds: Sequence[Floats]) -> tuple[Floats, int]:
+    """The mean by query, and of how many seeds; of equal values that value, to the bit."""
+    first = seeds[0]
+    return first + np.mean([one - first for one in seeds], axis=0), len(seeds)
 
 
 def by_system(run: Run, part: str) -> pa.Table:

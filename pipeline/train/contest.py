@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.evaluate.measures import measured
 from darklode.pipeline.train.peak import Peak
-from darklode.pipeline.train.tested import MEASURES, QUERIES
+from darklode.pipeline.train.tested import DEPTH
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.adaptation_tables import COMPARISON_QUERIES
-from darklode.schemas.tables import TABLES
+from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.choice import Reached
@@ -25,24 +23,24 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.methods import Method
     from darklode.pipeline.train.rivals import Rival
     from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base, Floats
+    from darklode.pipeline.train.vectors import Base, Frozen
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-COMPARED = Stage("adapt_compare", 2, READS, ("test_queries", COMPARISON_QUERIES.name))
+COMPARED = Stage("adapt_compare", 3, READS, (COMPARISON_LISTS.name,))
 
 
 def compare(
     tables: Tables, output: Output, settings: AdaptSettings, base: Base, *, methods: list[str], seeds: int
 ) -> None:
-    """Train each rival with each seed, choose as `adapt` does, and write what the choice reaches on the test queries.
+    """Train each rival with each seed, choose as `adapt` does, and write what the choice finds for the test queries.
 
     One unit for each rival and seed; its facts say what was chosen, and what it took. The choice may be the base: a
-    rival that is not preferred to it reaches what the base does.
+    rival that is not preferred to it finds what the base does.
 
     Args:
         tables: those of `adaptation_pairs`.
-        output: takes `test_queries` and `comparison_queries`; its fact `asked` counts how often the test queries were.
+        output: takes `comparison_lists`; its fact `asked` counts how often the test queries were asked.
         settings: of all methods.
         base: the encoder that is adapted.
         methods: their names.
@@ -60,20 +58,20 @@ def compare(
     if not len(asked):
         raise ArtifactError("no test query has a positive: nothing can be compared")
     basis, words = key_of(*(tables.content(name) for name in READS), base.identity), Words(base, frozen)
-    output.write("test_queries", tables.sql(QUERIES).cast(TABLES["test_queries"].schema))
+    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", basis) as unit:
         if not unit.done:
             for name, lists in bounds(asked, frozen, words).items():
-                _write(output, tables, asked, (name, 0), lists)
+                _write(output, tenant, (name, 0), lists)
     for rival in rivals(settings, methods, words):
         for seed in range(seeds if rival.drawn else 1):
             with output.unit(f"{rival.name}, seed {seed}", key_of(basis, seed)) as unit:
                 if not unit.done:
-                    vectors, unit.facts = _Entry(rival, seed, base, output).trained(task, asked)
-                    _write(output, tables, asked, (rival.name, seed), asked.ranking(frozen, vectors, 100))
-    rows = output.rows(COMPARISON_QUERIES.name)
+                    lists, unit.facts = _Entry(rival, seed, base, output).trained(task, asked)
+                    _write(output, tenant, (rival.name, seed), lists)
+    rows = output.rows(COMPARISON_LISTS.name)
     output.facts["asked"] = sum(bool(unit["facts"]) for unit in output.units.values())
-    output.count(FunnelStep(COMPARED.name, "test queries", len(asked), "values", rows))
+    output.count(FunnelStep(COMPARED.name, "test queries", len(asked), "places in lists", rows))
 
 
 @dataclass(frozen=True)
@@ -85,15 +83,15 @@ class _Entry:
     base: Base
     output: Output
 
-    def trained(self, task: Task, asked: Questions) -> tuple[Floats, dict[str, Any]]:
-        """The test queries' vectors by what is chosen, and the facts of the choice."""
+    def trained(self, task: Task, asked: Questions) -> tuple[pa.Table, dict[str, Any]]:
+        """What is found for the test queries by what is chosen, and the facts of the choice."""
         from darklode.pipeline.train.choice import folds
 
         began, peak, parts = time.process_time(), Peak(), folds(task, self.seed)
         method = self.method
         choice = self._by_folds(task, parts) if parts else self._by_validation(task)
-        vectors = method.vectors(choice.weights, choice.best.share, asked) if choice.best.share else asked.vectors
-        return vectors, {
+        lists = self._lists(method, choice, task.frozen, asked)
+        return lists, {
             "system": self.rival.name,
             "seed": self.seed,
             "chosen": f"{method.about} {choice.setting:g} × {choice.best.share:g}" if choice.best.share else "base",
@@ -105,12 +103,17 @@ class _Entry:
             "trained": sum(one.size for one in choice.weights.values()),
         }
 
+    def _lists(self, method: Method, choice: _Choice, frozen: Frozen, asked: Questions) -> pa.Table:
+        share = choice.best.share
+        if not share:
+            return asked.ranking(frozen, asked.vectors, DEPTH)
+        searched = method.searched(frozen, choice.weights, share)
+        return asked.ranking(searched, method.vectors(choice.weights, share, asked), DEPTH)
+
     @property
     def method(self) -> Method:
         """A new one: it may keep what it found of a task."""
-        from darklode.pipeline.train.methods import method_of
-
-        return method_of(self.rival.settings, self.base)
+        return self.rival.method(self.rival.settings, self.base)
 
     def _by_validation(self, task: Task) -> _Choice:
         from darklode.pipeline.train.choice import most, preference, reach
@@ -156,16 +159,9 @@ class _Choice:
     weights: Weights
 
 
-def _write(output: Output, tables: Tables, asked: Questions, named: tuple[str, int], lists: pa.Table) -> None:
-    system, seed = named
-    n, kinds = len(asked), len(MEASURES)
-    values = measured([lists], asked.labels, asked.ids.to_pylist(), MEASURES)
-    columns = {
-        "tenant": pa.repeat(tables.read("adaptation_queries", ["tenant"])["tenant"][0], n * kinds),
-        "system": pa.repeat(system, n * kinds),
-        "seed": pa.array(np.full(n * kinds, seed, np.int32)),
-        "query_id": asked.ids.take(pa.array(np.repeat(np.arange(n), kinds))),
-        "measure": pa.array(list(MEASURES) * n),
-        "value": pa.array(values.reshape(-1)),
-    }
-    output.write(COMPARISON_QUERIES.name, COMPARISON_QUERIES.rows(columns))
+def _write(output: Output, tenant: str, named: tuple[str, int], lists: pa.Table) -> None:
+    rows = lists.filter(pc.less_equal(lists["rank"], DEPTH))
+    about = {name: pa.repeat(value, rows.num_rows) for name, value in zip(("system", "seed"), named, strict=True)}
+    columns = {name: rows[name] for name in ("query_id", "rank", "text_id")}
+    tenants = {"tenant": pa.repeat(tenant, rows.num_rows)}
+    output.write(COMPARISON_LISTS.name, COMPARISON_LISTS.rows(tenants | about | columns))

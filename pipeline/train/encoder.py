@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train.weights import Floats, Weights
@@ -119,8 +120,11 @@ class Encoder:
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
         """Tokens of queries, as the model reads them."""
+        return self._tokens([self._settings.query_prompt + text for text in texts])
+
+    def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
         read = getattr(self.loaded, "preprocess", None) or self.loaded.tokenize
-        found: dict[str, Tensor] = read([self._settings.query_prompt + text for text in texts])
+        found: dict[str, Tensor] = read(texts)
         return found
 
     def unit(self, vectors: Tensor) -> Tensor:
@@ -132,14 +136,35 @@ class Encoder:
         """Unit vectors of queries as it encodes them now; that of a blank query is zero."""
         known = [place for place, text in enumerate(asked.texts) if text.strip()]
         found = np.zeros(asked.vectors.shape, np.float32)
-        texts, was = [self._settings.query_prompt + asked.texts[place] for place in known], self.loaded.training
+        if known:
+            found[known] = self._encoded([self._settings.query_prompt + asked.texts[place] for place in known])
+        return found
+
+    def document_vectors(self, texts: list[str]) -> Floats:
+        """Unit vectors of documents as it encodes them now."""
+        return self._encoded([self._settings.document_prompt + text for text in texts])
+
+    def documents(self, texts: list[str]) -> Tensor:
+        """The same with gradients, `batch_size` texts at a time: what is between is computed again on the way back."""
+        size, given = self._settings.batch_size, [self._settings.document_prompt + text for text in texts]
+        parts = [given[start : start + size] for start in range(0, len(given), size)]
+        if len(parts) == 1:
+            return self._forward(parts[0])
+        return torch.cat([checkpoint(self._forward, part, use_reentrant=False) for part in parts])
+
+    def _forward(self, texts: list[str]) -> Tensor:
+        from sentence_transformers.util import batch_to_device
+
+        tokens = batch_to_device(self._tokens(texts), self.loaded.device)
+        return self.unit(self.loaded(tokens)["sentence_embedding"])
+
+    def _encoded(self, texts: list[str]) -> Floats:
+        was = self.loaded.training
         raw = self.loaded.encode(
             texts, batch_size=self._settings.batch_size, show_progress_bar=False, convert_to_tensor=True
         )
         self.loaded.train(was)
-        if known:
-            found[known] = self.unit(raw).cpu().numpy()
-        return found
+        return np.asarray(self.unit(raw).cpu().numpy(), np.float32)
 
     def state(self) -> Weights:
         """Copies of what is trained, by name, and what it began as."""

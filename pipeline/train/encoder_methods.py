@@ -22,7 +22,7 @@ from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import Base, Frozen
 
 RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
 
@@ -60,6 +60,10 @@ class TrainedEncoder:
             encoder = self._opened or self._open()
             encoder.take(weights, share)
             return encoder.vectors(asked)
+
+    def searched(self, frozen: Frozen, _weights: Weights, _share: float) -> Frozen:
+        """See `Method`."""
+        return frozen
 
     def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """See `Method`; LoRA is merged, in float32."""

@@ -21,7 +21,7 @@ from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import Base, Frozen
 
 
 RATES = (3e-5, 1e-4, 3e-4)
@@ -55,6 +55,10 @@ class TrainedHead:
         """See `Method`; no query is encoded again."""
         with steady(0):
             return _head(weights, share).vectors(asked)
+
+    def searched(self, frozen: Frozen, _weights: Weights, _share: float) -> Frozen:
+        """See `Method`."""
+        return frozen
 
     def put_into(self, _loaded: Any, weights: Weights, share: float) -> Layers:
         """See `Method`; the base stays as it is."""

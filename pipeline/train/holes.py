@@ -17,20 +17,22 @@ from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
 from darklode.pipeline.train.sources import Source, words_of
 from darklode.pipeline.train.tested import LABELS, QUERIES
-from darklode.schemas.adaptation_tables import ADAPTER_HOLES, HOLE_VERDICTS
+from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON_LISTS, HOLE_VERDICTS
 from darklode.schemas.tables import TABLES
 
-READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "test_rankings")
-HOLES = Stage("adapter_holes", 1, READS, ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name))
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+WRITES = ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name)
+HOLES = Stage("adapter_holes", 1, (*LABELLED, "test_rankings"), WRITES)
+COMPARED_HOLES = Stage("comparison_holes", 1, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
 AT_ONCE = 512
 """Pairs that are judged and recorded together."""
 
-# Those that either side ranks high first: a budget that ends early ends at one rank for both.
+# Those that any system ranks high first: a budget that ends early ends at one rank for all.
 UNLABELLED = f"""
     WITH found AS (
-        SELECT tenant, query_id, text_id, min(rank) AS rank FROM test_rankings WHERE rank <= {DEPTH}
+        SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
         GROUP BY tenant, query_id, text_id
     )
     SELECT f.tenant, f.query_id, q.text AS query, f.text_id, f.rank, t.index,
@@ -61,7 +63,7 @@ ALL_QUERIES = f"""
 SIDES = f"""
     SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(s.text_id) AS judged,
            count(*) FILTER (s.relevant) AS relevant
-    FROM test_rankings r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    FROM {{lists}} r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
     LEFT JOIN (FROM said WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
     WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
 """
@@ -102,30 +104,32 @@ class HoleJudges:
         return calibrated(tables, judges)(TenantChunks(tables, tenant))
 
 
-def holes(tables: Tables, output: Output, budget: int, judges: HoleJudges) -> None:
-    """Judge what base or adapted have in their first ten and nobody labelled, and write the test's queries and labels.
+def holes(tables: Tables, output: Output, budget: int, judges: HoleJudges, *, lists: str = "test_rankings") -> None:
+    """Judge what a system has in its first ten and nobody labelled, and write the test's queries and labels.
 
-    Both sides' holes alike, by rank, until the budget is spent; each by the judge of the labels of its own run. What
+    All systems' holes alike, by rank, until the budget is spent; each by the judge of the labels of its own run. What
     a judge could not read stays without a label. A query stands among those of a shared positive, too, where a hole
     that training learned from is relevant to it.
 
     Args:
-        tables: those of `adaptation_pairs`, and `test_rankings`.
+        tables: those of `adaptation_pairs`, and the lists.
         output: takes `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
         budget: pairs at most; 0: none.
         judges: of the runs.
+        lists: the table that has what each system finds.
 
     Raises:
         ValueError: a judge broke its contract, see `check_replies`.
     """
-    found = tables.sql(UNLABELLED)
+    found = tables.sql(UNLABELLED.format(lists=lists))
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     who = judges.who(tenant) if budget else []
     open_ = found.filter(pc.is_in(found["index"], pa.array(who, pa.int32())))
     said = _judged(open_.slice(0, budget), output, judges)
     with tables.connect() as connection:
         connection.register("said", said)
-        for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, SIDES)):
+        sides = SIDES.format(lists=lists)
+        for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, sides)):
             output.write(name, connection.sql(query).to_arrow_table().cast(TABLES[name].schema))
     left = {
         "beyond the budget": open_.num_rows - said.num_rows,

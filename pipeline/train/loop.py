@@ -142,7 +142,7 @@ class Lesson:
         self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell, anchor: Floats | None = None
     ) -> None:
         self.course, self.losses = Course(whole=task.whole), list[torch.Tensor]()
-        self._task, self._settings, self._pupil, self._tell = task, settings, pupil, tell
+        self.task, self.settings, self.pupil, self._tell = task, settings, pupil, tell
         self._draws = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None
         self._start = anchor
@@ -150,43 +150,45 @@ class Lesson:
 
     def goes_on(self, step: int) -> bool:
         """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
-        if step % self._settings.refresh_steps == 0 and step < self._settings.steps:
-            vectors = self._pupil.vectors(self._task.train)
+        if step % self.settings.refresh_steps == 0 and step < self.settings.steps:
+            vectors = self.pupil.vectors(self.task.train)
             self._start = vectors if self._start is None else self._start
-            found = mine(self._task, vectors, self._settings)
+            found = mine(self.task, vectors, self.settings)
             self._replaced = found.replaced(self._negatives) if self._negatives else None
             self._negatives = found
-        last = step == self._settings.steps
+        last = step == self.settings.steps
         if step % LOOK == 0 or last:
             look = self._look(step)
-            self.course.add(look, self._pupil)
+            self.course.add(look, self.pupil)
             self._tell(step, told(self.course.looks))
             self.losses = []
         return not last and self.course.stopped is None
 
     def _look(self, step: int) -> Look:
         assert self._negatives is not None
-        vectors = self._pupil.vectors(self._task.validation)
+        vectors = self.pupil.vectors(self.task.validation)
         return Look(
             step,
             float(torch.stack(self.losses).mean()) if self.losses else None,
-            self._task.validation.reached(self._task.frozen, vectors),
+            self.task.validation.reached(self.task.frozen, vectors),
             self._replaced,
             self._negatives.judged_share,
             self._negatives.short,
             spread(vectors),
         )
 
-    def turn(self, pairs: Ints) -> Turn:
-        """What the queries of a batch's pairs are to tell apart; negatives are drawn."""
+    def candidates(self, pairs: Ints) -> Ints:
+        """Positions of the positives of a batch's pairs, then of each one's negatives, which are drawn; -1: none."""
         assert self._negatives is not None
-        assert self._start is not None
-        task, settings = self._task, self._settings
-        query, right = task.pair_query[pairs], task.pair_position[pairs]
-        places = np.tile(np.arange(settings.negatives), (len(pairs), 1))
-        places = self._draws.permuted(places, axis=1)[:, : settings.draw]
+        places = np.tile(np.arange(self.settings.negatives), (len(pairs), 1))
+        places = self._draws.permuted(places, axis=1)[:, : self.settings.draw]
         wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
-        candidates = np.concatenate([right, wrong.reshape(-1)])
+        return np.concatenate([self.task.pair_position[pairs], wrong.reshape(-1)])
+
+    def turn(self, pairs: Ints, candidates: Ints) -> Turn:
+        """What the queries of a batch's pairs are to tell apart."""
+        assert self._start is not None
+        task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
         allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)
         soft = settings.soft_targets and task.said is not None
         aim = aims(task.said, query, candidates, allowed) if soft and task.said else None
@@ -201,13 +203,24 @@ class Lesson:
             pairs: of the batch.
             first: place in the batch of the first adapted vector; another process may hold the others.
         """
-        return weigh(adapted, self.turn(pairs), self._settings, first).mean()
+        return weigh(adapted, self.turn(pairs, self.candidates(pairs)), self.settings, first).mean()
 
 
-def weigh(adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int = 0) -> torch.Tensor:
-    """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions)."""
+def weigh(
+    adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int = 0, texts: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions).
+
+    Args:
+        adapted: of a batch's queries, or of some that stand together.
+        turn: what they are to tell apart.
+        settings: the loss.
+        first: place in the batch of the first adapted vector.
+        texts: the candidates' vectors where they learn, too; None: those of the turn.
+    """
     rows = slice(first, first + adapted.shape[-2])
-    start, vectors = (torch.from_numpy(one).to(adapted.device) for one in (turn.start[..., rows, :], turn.candidates))
+    start, frozen = (torch.from_numpy(one).to(adapted.device) for one in (turn.start[..., rows, :], turn.candidates))
+    vectors = frozen if texts is None else texts
     counts = torch.from_numpy(turn.allowed[..., rows, :]).to(adapted.device)
     if turn.aim is not None:
         aim = torch.from_numpy(turn.aim[..., rows, :]).to(adapted.device)

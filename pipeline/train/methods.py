@@ -12,7 +12,7 @@ from darklode.schemas.adaptation import HEADS, AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import Base, Frozen
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the way from the base's weights to the trained ones; Wortsman et al. 2022 (WiSE-FT)."""
@@ -38,6 +38,9 @@ class Method(Protocol):
 
     def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
         """Adapted unit vectors of queries, shape (n_queries, dimensions)."""
+
+    def searched(self, frozen: Frozen, weights: Weights, share: float) -> Frozen:
+        """What adapted queries search: the frozen texts themselves, wherever nothing else is trained."""
 
     def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """Change a loaded sentence-transformers model to the adapted one; gives the layers that follow its vector."""

@@ -11,6 +11,7 @@ NEEDS = {
     "lora": (*ALL, "accelerate", "datasets", "peft"),
     "full": (*ALL, "accelerate", "datasets"),
     "top_n": (*ALL, "accelerate", "datasets"),
+    "joint": (*ALL, "accelerate", "datasets"),
 }
 
 

@@ -21,6 +21,7 @@ from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.retrievers.port import Hits
+    from darklode.pipeline.train.methods import Method
 
 DEPTH = 100
 
@@ -33,8 +34,23 @@ SHUFFLED = ", labels: shuffled"
 CLOZE = ", labels: sentences of the texts"
 BM25 = ", labels: BM25's first"
 
+JOINT = "joint"
+"""Queries and documents trained together: nothing that `adapt` could hand over, since the index is another."""
+
 RRF = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
+
+
+def _method(settings: AdaptSettings, base: Base) -> Method:
+    from darklode.pipeline.train.methods import method_of
+
+    return method_of(settings, base)
+
+
+def _joint(settings: AdaptSettings, base: Base) -> Method:
+    from darklode.pipeline.train.joint import Joint
+
+    return Joint(settings, base)
 
 
 @dataclass(frozen=True)
@@ -46,12 +62,14 @@ class Rival:
         settings: of the method.
         labels: the task as it is taught, for a seed.
         drawn: whether a seed changes anything.
+        method: makes what is trained.
     """
 
     name: str
     settings: AdaptSettings
     labels: Callable[[Task, int], Task]
     drawn: bool = True
+    method: Callable[[AdaptSettings, Base], Method] = _method
 
 
 def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> list[Rival]:
@@ -65,6 +83,7 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
     found = [
         Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
         for name in methods
+        if name != JOINT
     ]
     first = next((one for one in found if one.drawn), None)
     if first:
@@ -75,6 +94,9 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
             replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffled),
         ]
+    if JOINT in methods:
+        whole = settings.model_copy(update={"method": "full", "start": "base"})
+        found.append(Rival(JOINT, whole, lambda task, _: task, method=_joint))
     return found
 
 

@@ -91,7 +91,9 @@ def _block(trials: Sequence[Trial], batches: Sequence[Batches], settings: AdaptS
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
     step, turns = 0, dict[int, Turn]()
     while going := [n for n, one in enumerate(lessons) if one.course.stopped is None and one.goes_on(step)]:
-        turns |= {n: lessons[n].turn(batches[n].next()) for n in going}
+        for n in going:
+            pairs = batches[n].next()
+            turns[n] = lessons[n].turn(pairs, lessons[n].candidates(pairs))
         turn = _together([turns[n] for n in range(len(lessons))])
         losses = weigh(stack(torch.from_numpy(turn.base)), turn, settings)
         optimiser.zero_grad()

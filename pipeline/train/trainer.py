@@ -27,36 +27,47 @@ def trained(task: Task, settings: AdaptSettings, rate: float, encoder: Encoder, 
         seed: of all draws.
         tell: hears of each look: steps done, and what was seen.
     """
-    lesson, batches = Lesson(task, settings, seed, encoder, tell), Batches(task, settings, seed)
+    return fitted(Loss(encoder, Lesson(task, settings, seed, encoder, tell)), task, settings, rate, seed)
+
+
+class Loss(nn.Module):
+    """The lesson's loss, outside of mixed precision.
+
+    Args:
+        encoder: what learns.
+        lesson: what happens around its steps.
+    """
+
+    def __init__(self, encoder: Encoder, lesson: Lesson) -> None:
+        super().__init__()
+        self.model, self.encoder, self.lesson = encoder.loaded, encoder, lesson
+
+    def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch."""
+        vectors = self.model(features[0])["sentence_embedding"]
+        with torch.autocast(vectors.device.type, enabled=False):
+            pairs, first = _all_pairs(labels)
+            loss = self.lesson.loss(self.encoder.unit(vectors), pairs, first)
+        self.lesson.losses.append(fitting.of_all(loss.detach()))
+        return loss
+
+
+def fitted(loss: Loss, task: Task, settings: AdaptSettings, rate: float, seed: int) -> Course:
+    """Take the steps of a lesson; see `trained`."""
+    encoder, batches = loss.encoder, Batches(task, settings, seed)
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=rate, weight_decay=0.0)
     training = fitting.Training(
         len(task.pair_query),
         fitting.Tokens(encoder.features, lambda pairs: (task.train.texts[query] for query in task.pair_query[pairs])),
-        _Loss(encoder, lesson),
-        lesson.goes_on,
+        loss,
+        loss.lesson.goes_on,
         optimiser,
         torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps),
     )
     fitting.fit(
         encoder.loaded, fitting.Steps(settings.steps, batches, "adapt.batch", seed, settings.report_to), training
     )
-    return lesson.course
-
-
-class _Loss(nn.Module):
-    """The lesson's loss, outside of mixed precision."""
-
-    def __init__(self, encoder: Encoder, lesson: Lesson) -> None:
-        super().__init__()
-        self.model, self._encoder, self._lesson = encoder.loaded, encoder, lesson
-
-    def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        vectors = self.model(features[0])["sentence_embedding"]
-        with torch.autocast(vectors.device.type, enabled=False):
-            pairs, first = _all_pairs(labels)
-            loss = self._lesson.loss(self._encoder.unit(vectors), pairs, first)
-        self._lesson.losses.append(fitting.of_all(loss.detach()))
-        return loss
+    return loss.lesson.course
 
 
 def _all_pairs(labels: Tensor) -> tuple[Ints, int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
+from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors, Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.nearest import nearest
 from darklode.pipeline.train.sources import Source
@@ -104,6 +106,7 @@ class Frozen:
         self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSettings
     ) -> None:
         self._indexes, self._settings, self.encode = indexes, settings, encode
+        self._searched: Sequence[Vectors] = indexes
         self.texts = texts.combine_chunks()
         self._offsets = np.concatenate([[0], np.cumsum([len(one) for one in indexes])]).astype(np.int64)
         self._rows = np.concatenate([[0], np.cumsum([one.n_chunks for one in indexes])]).astype(np.int64)
@@ -172,6 +175,14 @@ class Frozen:
         rows = np.argsort(self.position_of, kind="stable")
         return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
 
+    def moved(self, vectors: Floats) -> Frozen:
+        """The same texts at the same positions with other vectors, shape (len(self), dimensions)."""
+        by_row = vectors[self.position_of]
+        found = copy(self)
+        found._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
+        found._held = vectors
+        return found
+
     def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """The best texts of each query in its own index: rows of `texts` (-1: none) and scores, (n_queries, depth).
 
@@ -185,7 +196,7 @@ class Frozen:
         for place, number in enumerate(self.numbers):
             mine = np.flatnonzero(of_index == number)
             if len(mine):
-                hits = exact_search(queries[mine], self._indexes[place], depth, self._settings)
+                hits = exact_search(queries[mine], self._searched[place], depth, self._settings)
                 width = hits.rows.shape[1]
                 rows[mine, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[place], -1)
                 scores[mine, :width] = hits.scores

@@ -1,18 +1,24 @@
 """compare-adapters on a whole run: methods, controls and bounds in one table and on one page."""
 
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from darklode.flows.compare_adapters import compare_adapters
+from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.train import needs
 from darklode.pipeline.train.comparison import efforts
-from helpers.adapted import build_to_adapt, model_in
+from darklode.schemas.settings import Settings
+from helpers.adapted import build_to_adapt, model_in, settings_for
+from helpers.fake_chat import FakeChat, Request
 from helpers.runs import read
 
-QUICK = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
+QUICK: dict[str, Any] = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4], "judge_holes": 0}}
+BUDGET = 90
 TRAINED = (
     "linear",
     "linear, negatives never refreshed",
@@ -46,8 +52,61 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "tables").rglob("*.parquet")} == before
 
 
+def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_again(tmp_path: Path) -> None:
+    source, methods = build_to_adapt(tmp_path / "run"), ("closed_form", "whitened")
+    with FakeChat(script=lambda request: "wrong label" if request.pair in silent(request) else None) as server:
+        judge = {"kind": "llm", "model": "fake", "base_url": [server.url], "attempts": 1}
+        settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
+        record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
+
+        def compared(budget: int, out: str = "out") -> Run:
+            changed = {"adapt": QUICK["adapt"] | {"judge_holes": budget}}
+            compare_adapters([source.store.url], model_in(tmp_path).model, str(tmp_path / out), changed, methods, 1)
+            return Run(str(tmp_path / out))
+
+        before = share_labelled(compared(0))
+        lists = files(tmp_path / "out" / "tables" / "comparison_lists")
+        assert server.bodies == [], "a budget of 0 asks nobody"
+        out = compared(BUDGET)
+        said, asked = read(out, "hole_verdicts"), server.requests
+        assert len(said) == BUDGET
+        unread = [row for row in said if row["relevant"] is None]
+        assert 0 < len(unread) < BUDGET / 3, "what could not be read stays without a label"
+        assert files(tmp_path / "out" / "tables" / "comparison_lists") == lists, "nothing is trained again"
+        sides = {row["system"]: row for row in read(out, "adapter_holes")}
+        after = share_labelled(out)
+        assert set(sides) == set(before) == {"closed_form", "whitened", *BOUNDS}
+        full = {one: row for one, row in sides.items() if row["places"] == 10 * 16}
+        assert set(full) >= {"base", "closed_form", "whitened"}, "words alone may find fewer than ten"
+        for system, row in full.items():
+            assert before[system] == pytest.approx(int(str(row["labelled"])) / int(str(row["places"])))
+            now = int(str(row["labelled"])) + int(str(row["judged"]))
+            assert after[system] == pytest.approx(now / int(str(row["places"])))
+        assert all(after[one] > before[one] for one in ("base", "BM25", "closed_form", "whitened"))
+        compared(BUDGET, "again")
+        assert server.requests - asked < BUDGET / 3, "the ledger knows what could be read"
+
+
+def silent(request: Request) -> list[str]:
+    """The pair itself, of every fifth that is asked for."""
+    return [request.pair] if request.number % 5 == 3 else []
+
+
+def share_labelled(run: Run) -> dict[str, float]:
+    """Judged@10 of each system over all test queries that count."""
+    rows = [row for row in read(run, "comparison_queries") if row["measure"] == "Judged@10"]
+    found = defaultdict[str, list[float]](list)
+    for row in rows:
+        found[str(row["system"])].append(float(str(row["value"])))
+    return {system: sum(values) / len(values) for system, values in found.items()}
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
 def test_an_unknown_method_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="there is no method luck; there are linear, ffn"):
+    with pytest.raises(SettingsError, match=r"there is no method luck; there are linear, ffn.*, joint"):
         compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"), None, ("luck",))
 
 

@@ -12,6 +12,7 @@ from darklode.flows import (
     adapt_encoder,
     build_benchmark,
     build_index,
+    compare_adapters,
     evaluate_systems,
     mine_logs,
     train_towers,
@@ -112,13 +113,14 @@ def test_the_files_that_pages_name_are_there() -> None:
 
 
 def test_the_tables_of_stages_are_the_jobs() -> None:
-    """Build, review, adapt, index and mine in the order of their steps, with what each stage reads and writes."""
+    """Each job in the order of its steps, with what each stage reads and writes."""
     page, settings = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8"), load_settings()
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
         evaluate_systems.steps(Recorded({}, settings), settings),
         adapt_encoder.steps(BASE, settings),
+        compare_adapters.comparing(BASE, settings, [], 1),
         train_towers.steps(BASE, PAIR, [], settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],

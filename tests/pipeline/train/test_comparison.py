@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.evaluate.measures import measured
 from darklode.pipeline.evaluate.paired import Chance, compared, holm
 from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding, labels_told
 from darklode.pipeline.train.tested import MEASURES
@@ -19,36 +20,44 @@ N = 12
 
 def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measures(tmp_path: Path) -> None:
     run, ids = Run(str(tmp_path)), [f"q{number:02}" for number in range(N)]
-    draws = np.random.default_rng(0)
-    values = {("base", 0): draws.random((N, 4)), ("one", 0): draws.random((N, 4)), ("one", 1): draws.random((N, 4))}
-    values["one, labels: shuffled", 0] = draws.random((N, 4))
     asked = {"tenant": ["t"] * N, "query_id": ids, "text": ids, "group": ids}
     own = {"kind": [None] * N, "shares_positive": [False] * N}
     put(run, "test_queries", TABLES["test_queries"].rows(asked | own))
-    put(
-        run,
-        "adaptation_queries",
-        TABLES["adaptation_queries"].rows(asked | own | {"index": [0] * N, "split": ["test"] * N}),
+    label = {"tenant": ["t"] * N, "query_id": ids, "text_id": ["t0"] * N, "relevance": [1] * N}
+    labels = TABLES["test_labels"].rows(label)
+    put(run, "test_labels", labels)
+    draws, lists = np.random.default_rng(0), {}
+    for system, seed in (("base", 0), ("one", 0), ("one", 1), ("one, labels: shuffled", 0), ("same", 0), ("same", 1)):
+        orders = [list(draws.permutation(20)) for _ in ids]
+        found = [
+            (query, at + 1, f"t{text}") for query, of in zip(ids, orders, strict=True) for at, text in enumerate(of)
+        ]
+        lists[system, seed] = pa.table([*zip(*found, strict=True)], ["query_id", "rank", "text_id"])
+    lists["same", 0] = lists["same", 1] = lists["base", 0]
+    values = {one: measured([of], labels, ids, MEASURES) for one, of in lists.items()}
+    table = pa.concat_tables(
+        TABLES["comparison_lists"].rows(
+            {name: of[name] for name in of.column_names}
+            | {name: pa.repeat(one, of.num_rows) for name, one in (("tenant", "t"), ("system", system), ("seed", seed))}
+        )
+        for (system, seed), of in lists.items()
     )
-    label = {"tenant": ["t"] * N, "query_id": ids, "text_id": ["x"] * N, "relevance": [1] * N, "learned": [False] * N}
-    put(run, "adaptation_labels", TABLES["adaptation_labels"].rows(label | {"probability": [None] * N}))
-    text = {"tenant": ["t"], "text_id": ["x"], "index": [0], "doc_id": ["d"], "content_hash": ["0" * 32]}
-    put(run, "adaptation_texts", TABLES["adaptation_texts"].rows(text))
-    rows = [
-        {"tenant": "t", "system": system, "seed": seed, "query_id": query, "measure": measure, "value": of[at, column]}
-        for (system, seed), of in values.items()
-        for at, query in enumerate(ids)
-        for column, measure in enumerate(MEASURES)
-    ]
-    table = pa.Table.from_pylist(rows, schema=TABLES["comparison_queries"].schema)
-    put(run, "comparison_queries", table.take(pa.array(draws.permutation(len(rows)))))
+    put(run, "comparison_lists", table.take(pa.array(draws.permutation(table.num_rows))))
     execute(run, SUMMED, lambda tables, output: comparison(tables, output, EvaluateSettings(), seed=5))
     found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
     mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
     wanted = compared(mine, base, np.arange(N), Chance(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5))
     control = compared(values["one, labels: shuffled", 0], base, np.arange(N), Chance(1000, 10_000, 5))
     over = compared(mine, values["one, labels: shuffled", 0], np.arange(N), Chance(1000, 10_000, 5))
-    corrected = holm([*wanted.p[:3], *control.p[:3]])
+    corrected = holm([*wanted.p[:3], *control.p[:3], 1, 1, 1])
+    given = {
+        (row["system"], row["seed"], row["query_id"], row["measure"]): row["value"]
+        for row in read(run, "comparison_queries")
+    }
+    assert given["one", 1, "q03", "nDCG@10"] == values["one", 1][3, 0]
+    assert len(given) == len(lists) * N * len(MEASURES)
+    equal = found["same", "nDCG@10"]
+    assert [equal[name] for name in ("difference", "low", "high", "p", "seeds")] == [0, 0, 0, 1, 2]
     for at, measure in enumerate(MEASURES[:3]):
         row = found["one", measure]
         given = [row[name] for name in ("value", "difference", "low", "high", "p_holm", "seeds", "ceiling")]
@@ -64,6 +73,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
         {
             "one": mine[:, 0].mean(),
             "base": base[:, 0].mean(),
+            "same": base[:, 0].mean(),
             "one, labels: shuffled": values["one, labels: shuffled", 0][:, 0].mean(),
         }
     )

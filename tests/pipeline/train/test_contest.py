@@ -18,19 +18,20 @@ from .conftest import QUICK, Adapted
 STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "steps": 10, "start": "base"})
 
 
-def test_what_moves_nothing_reaches_what_the_base_does(adapted: Adapted, tmp_path: Path) -> None:
+def test_what_moves_nothing_finds_what_the_base_does(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     sources = adapted.base.sources
     execute(out, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))
     execute(
         out, COMPARED, lambda tables, output: compare(tables, output, STILL, adapted.base, methods=["linear"], seeds=2)
     )
-    rows = read(out, "comparison_queries")
-    values = {(row["system"], row["seed"], row["query_id"], row["measure"]): row["value"] for row in rows}
+    rows = read(out, "comparison_lists")
+    found = {(row["system"], row["seed"], row["query_id"], row["rank"]): row["text_id"] for row in rows}
     for system in ("linear", "linear, labels: shuffled"):
-        mine = {key: value for key, value in values.items() if key[0] == system}
+        mine = {key: text for key, text in found.items() if key[0] == system}
         assert {seed for _, seed, *_ in mine} == {0, 1}
-        assert all(value == values["base", 0, query, measure] for (_, _, query, measure), value in mine.items())
+        assert all(text == found["base", 0, query, rank] for (_, _, query, rank), text in mine.items())
+        assert len(mine) == 2 * sum(system == "base" for system, *_ in found)
     facts = [unit["facts"] for unit in out.manifests()["adapt_compare"].units.values() if unit["facts"]]
     assert {one["chosen"] for one in facts} == {"base"}
     assert {(one["folds"], one["on_queries"]) for one in facts} == {(FOLDS, 51)}, "12 validation queries do not do"
