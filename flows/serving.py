@@ -116,7 +116,7 @@ def systems(
             adapter = adapters[name]
             found[name] = AdaptedBuilder(_neural(name, adapter.base, settings), adapter)
         else:
-            found[name] = _neural(name, _encoder(name, settings, adapters), settings)
+            found[name] = _neural(name, encoder_of(name, settings, adapters), settings)
     return found
 
 
@@ -125,7 +125,12 @@ def compressed(url: str, index: Index) -> dict[str, Factory]:
     return {url: IndexedBuilder(url, index.tenant, index.texts.chunk_ids)}
 
 
-def _encoder(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
+def encoder_of(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
+    """An encoder by its name; `base` is that of the adapters beside it, or the only one of the settings.
+
+    Raises:
+        CommandLineError: `base` is named, and neither says of what.
+    """
     if name != BASE:
         return tools.encoder(name, settings)
     known: list[EncoderKind] = [one.base for one in adapters.values()] or [

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
-import typer
-
-from darklode.flows.commands.options import RunArgument, application
-from darklode.flows.console import console, printable
+from darklode.flows.commands.options import OpenOption, PortOption, RunArgument, application
+from darklode.flows.console import console
 
 app = application()
 
@@ -19,13 +16,13 @@ PORT = 8766
 def browse(
     run: RunArgument,
     *,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the pages are; 0 takes a free port.")] = PORT,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open them in this machine's browser.")] = False,
+    port: PortOption = PORT,
+    open_browser: OpenOption = False,
 ) -> None:
     """Search and look at queries, pairs, triplets and rejects, on local web pages."""
     from darklode.flows.runs import existing, recorded
     from darklode.flows.web.browse import Browser, browse_app
-    from darklode.flows.web.server import LOOPBACK, Place, listen, new_token, serve
+    from darklode.flows.web.server import LOOPBACK, Place, listen, new_token, serve, show_addresses
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.browse.catalogue import open_catalogue
 
@@ -34,11 +31,8 @@ def browse(
     terms = recorded(there).settings.bm25
 
     def ready() -> None:
-        (address,) = place.addresses(opened, token)
         console.print(f"Read in {time.perf_counter() - began:.1f} s. Nothing is written to the run. Ctrl-C ends it.\n")
-        console.print(printable(address), soft_wrap=True)
-        if open_browser:
-            typer.launch(address)
+        show_addresses(place.addresses(opened, token), open_browser=open_browser)
 
     with listen(place) as opened:
         began = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import reduce
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -99,3 +100,22 @@ def check(folder: Folder, *, as_json: JsonOption = False) -> None:
         answer.fact("fits", all(one.fits for one in findings))
         demand_same(folder, findings)
         answer.say(f"{folder} is as it was recorded.")
+
+
+@app.command(epilog="Example: darklode index export indexes/first --format qdrant --to out/")
+def export(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of `darklode index`, or a run.")],
+    *,
+    form: Annotated[str, typer.Option("--format", help="opensearch or qdrant.")],
+    to: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    encoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a run: whose vectors, as for `darklode index`.")
+    ] = None,
+    tenant: TenantOption = None,
+) -> None:
+    """Write vectors, ids and texts as files that a search engine loads."""
+    from darklode.flows.console import console, printable
+    from darklode.flows.service import exported
+
+    for path in exported(folder, form, to, encoder, tenant):
+        console.print(printable(str(path)), soft_wrap=True)

@@ -26,6 +26,15 @@ CheckOption = Annotated[
     bool, typer.Option("--check", help="Only look whether anything is in the way: exit code 1 if something is.")
 ]
 
+LOOPBACK = "127.0.0.1"
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Where the pages are; 0 takes a free port.")]
+HostOption = Annotated[str, typer.Option(help="Address to bind to; others than loopback let other machines in.")]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A name under which browsers may reach it. May be given again."),
+]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the pages in this machine's browser.")]
+
 
 class DefaultCommand(TyperGroup):
     """What stands in the place of a command's name is an argument of the command `default`."""

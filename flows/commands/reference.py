@@ -25,7 +25,7 @@ RUN is a run's folder or an `s3://bucket/prefix`. Every command ends with one of
 
 An error is a line, or as many as things are wrong (the code is 1 where both 1 and 2 hold); `--debug`, anywhere, shows
 the traceback. SIGTERM ends a command by that signal, within seconds: a judge's replies that had come are kept, and the
-same command goes on.
+same command goes on. `serve`, `browse` and `review` end by it as by Ctrl-C, with 0, once what is asked is answered.
 """
 
 

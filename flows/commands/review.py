@@ -11,7 +11,16 @@ import pyarrow as pa
 import typer
 from filelock import FileLock, Timeout
 
-from darklode.flows.commands.options import RunArgument, SetOption, application
+from darklode.flows.commands.options import (
+    LOOPBACK,
+    AllowHostOption,
+    HostOption,
+    OpenOption,
+    PortOption,
+    RunArgument,
+    SetOption,
+    application,
+)
 from darklode.flows.config import overrides
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
@@ -31,15 +40,10 @@ PORT = 8765
 def review(
     run: RunArgument,
     *,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is; 0 takes a free port.")] = PORT,
-    host: Annotated[str, typer.Option(help="Address to bind to; others than loopback let other machines in.")] = (
-        "127.0.0.1"
-    ),
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name under which browsers may reach it. May be given again."),
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in this machine's browser.")] = False,
+    port: PortOption = PORT,
+    host: HostOption = LOOPBACK,
+    allow_host: AllowHostOption = None,
+    open_browser: OpenOption = False,
     export_sheet: Annotated[
         Path | None, typer.Option(metavar="CSV", help="No page: write a reviewer's pairs to a new sheet.")
     ] = None,
@@ -111,15 +115,11 @@ def _alone(run: Run) -> Iterator[None]:
 
 def _serve(run: Run, started: Review, place: Place, open_browser: bool) -> None:
     from darklode.flows.web.review import review_app
-    from darklode.flows.web.server import listen, serve, token_of
+    from darklode.flows.web.server import listen, serve, show_addresses, token_of
 
     def ready() -> None:
-        addresses = place.addresses(opened, token)
         console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
-        for address in addresses:
-            console.print(printable(address), soft_wrap=True)
-        if open_browser:
-            typer.launch(addresses[0])
+        show_addresses(place.addresses(opened, token), open_browser=open_browser)
 
     deck = started.deck
     with _alone(run), listen(place) as opened:

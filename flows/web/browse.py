@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.web.guard import BODY_BYTES
-from darklode.flows.web.pages import Pages, Site
+from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.marking import Marker
 from darklode.pipeline.base.terms import Analyzer
@@ -25,7 +25,6 @@ from darklode.pipeline.browse.overview import tallies
 from darklode.pipeline.browse.sheet import evidence, judged, query_of, reading_of
 
 NEAR = 8
-EXCERPT = 240
 VALUE_CHARACTERS = 2000
 """Of a parameter: ids may be long, and nothing else is."""
 
@@ -128,22 +127,11 @@ class Browser:
         found = marker if words else _NO_MARKS
         pieces = {name: found.pieces(row[name]) for name in ("query_text", "text", "payload") if row.get(name)}
         passages = [row, *(row.get("negatives") or [])] if "passage_id" in row else []
-        return {**row, "pieces": pieces, "passages": [_passage(one, marker) for one in passages]}
+        return {**row, "pieces": pieces, "passages": [passage(one, marker) for one in passages]}
 
     def _render(self, page: str, **values: Any) -> str:
         shared = {"run": self._catalogue.name, "mined": self._catalogue.mined, "lists": self._lists.values()}
         return _PAGES.render(f"browse/{page}.html", **shared, **values)
-
-
-def _passage(row: Row, marker: Marker) -> dict[str, Any]:
-    clipped, whole = marker.collapsed(row["text"], EXCERPT, fenced=row["fenced"])
-    return {
-        **row,
-        "heading": marker.pieces(row.get("heading") or ""),
-        "title": marker.pieces(row["title"] or ""),
-        "clipped": clipped,
-        "whole": whole,
-    }
 
 
 _SAID = {
@@ -173,9 +161,9 @@ def _endpoint(page: Callable[[Given], str]) -> Callable[[Request], Any]:
     return endpoint
 
 
-async def _unknown(request: Request, error: Exception) -> HTMLResponse:
+async def _unknown(request: Request, error: Exception) -> Response:
     return _SITE.failed(request, 410, str(error))
 
 
-async def _gone(request: Request, error: Exception) -> HTMLResponse:
+async def _gone(request: Request, error: Exception) -> Response:
     return _SITE.failed(request, 410, str(error))

@@ -1,6 +1,7 @@
 """What stands before the pages: who may ask, how much may be sent, and what browsers are told."""
 
 import secrets
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,11 +20,13 @@ class Guard:
         app: the pages, which do not know the token; they have none at NOWHERE.
         token: the first part of every path, a secret.
         policy: the Content-Security-Policy.
+        free: paths that are answered without the token, too.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, policy: str) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, policy: str, free: Sequence[str] = ()) -> None:
         self._app = app
         self._token = token
+        self._free = frozenset(free)
         self._headers = {
             "Content-Security-Policy": policy,
             "Referrer-Policy": "no-referrer",
@@ -42,7 +45,7 @@ class Guard:
 
         given, slash, rest = scope["path"].removeprefix("/").partition("/")
         ours = secrets.compare_digest(given.encode(errors="surrogateescape"), self._token.encode())
-        path = f"/{rest}" if ours else NOWHERE
+        path = f"/{rest}" if ours else scope["path"] if scope["path"] in self._free else NOWHERE
         within = dict(scope) | {"path": path, "raw_path": quote(path).encode()}
         app = self._app if slash or not ours else RedirectResponse(f"{self._token}/")  # links are relative to it
         await app(within, _bounded(scope, receive), answer)

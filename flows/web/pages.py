@@ -15,13 +15,17 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.web.guard import Guard, policy
+from darklode.pipeline.base.marking import Marker
 from darklode.pipeline.report.numbers import clean, number
 from darklode.pipeline.report.page import policy_hash
+
+EXCERPT = 240
+"""Characters of a text that are shown at once."""
 
 Said = Mapping[int, tuple[str, str]]
 """Heading and sentence of the page for each status; 400 stands for all that have none."""
@@ -72,6 +76,23 @@ def only(row: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     return {name: row[name] for name in names}
 
 
+def passage(row: Mapping[str, Any], marker: Marker) -> dict[str, Any]:
+    """A row's title, heading and text with the words marked, and of a long text what is shown at once.
+
+    Args:
+        row: title, heading, text, and `fenced`: whether the text begins within fenced code.
+        marker: knows the words.
+    """
+    clipped, whole = marker.collapsed(row["text"], EXCERPT, fenced=row["fenced"])
+    return {
+        **row,
+        "heading": marker.pieces(row.get("heading") or ""),
+        "title": marker.pieces(row["title"] or ""),
+        "clipped": clipped,
+        "whole": whole,
+    }
+
+
 def _plain(value: object) -> object:
     """What a page prints: texts without what no page can hold."""
     return clean(value) if type(value) is str else value
@@ -101,14 +122,22 @@ class Site:
     back: Callable[[Request], str]
     on_label: str
 
-    def failed(self, request: Request, status: int, what: str = "") -> HTMLResponse:
+    def failed(self, request: Request, status: int, what: str = "") -> Response:
         """The page for what went wrong; `what` in the place of the usual sentence."""
         heading, sentence = self.said.get(status, self.said[HTTPStatus.BAD_REQUEST])
         back = None if status == HTTPStatus.NOT_FOUND else self.back(request)
         page = self.pages.render("error.html", heading=heading, what=what or sentence, back=back, on=self.on_label)
         return HTMLResponse(page, status)
 
-    def app(self, routes: Sequence[Route], handlers: Mapping[Any, Any], token: str, hosts: Sequence[str]) -> ASGIApp:
+    def app(
+        self,
+        routes: Sequence[Route],
+        handlers: Mapping[Any, Any],
+        token: str,
+        hosts: Sequence[str],
+        *,
+        free: Sequence[str] = (),
+    ) -> ASGIApp:
         """The pages below `/{token}/`, for requests to one of these hosts.
 
         Args:
@@ -117,15 +146,16 @@ class Site:
             token: the first part of every path, a secret.
             hosts: names and addresses, an IPv6 address in brackets; any other is refused, so that no web site can
                 reach a server on loopback under a name of its own (DNS rebinding).
+            free: paths that are answered without the token, too.
         """
         ours = {HTTPException: self._refused, ClientDisconnect: self._refused, Exception: self._crashed}
         known = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
         app = Starlette(routes=list(routes), middleware=[known], exception_handlers={**ours, **handlers})
         app.router.redirect_slashes = False  # it would lead out of the token
-        return Guard(app, token=token, policy=self.pages.policy)
+        return Guard(app, token=token, policy=self.pages.policy, free=free)
 
-    async def _refused(self, request: Request, error: Exception) -> HTMLResponse:
+    async def _refused(self, request: Request, error: Exception) -> Response:
         return self.failed(request, error.status_code if isinstance(error, HTTPException) else 400)
 
-    async def _crashed(self, request: Request, _error: Exception) -> HTMLResponse:
+    async def _crashed(self, request: Request, _error: Exception) -> Response:
         return self.failed(request, 500)

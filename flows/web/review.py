@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -246,11 +246,11 @@ def _onward(reviewer: str) -> RedirectResponse:
     return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
 
 
-async def _gone(request: Request, error: Exception) -> HTMLResponse:
+async def _gone(request: Request, error: Exception) -> Response:
     return _SITE.failed(request, 410, f"{error}.".capitalize())
 
 
-async def _not_saved(request: Request, error: Exception) -> HTMLResponse:
+async def _not_saved(request: Request, error: Exception) -> Response:
     errors.print("[red]error:[/red]", printable(f"an answer could not be saved: {error}"), soft_wrap=True)
     return _SITE.failed(request, HTTPStatus.INSUFFICIENT_STORAGE)
 

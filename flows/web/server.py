@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+import typer
 import uvicorn
 from starlette.types import ASGIApp
 
+from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import CommandLineError, MissingPart
 
@@ -123,11 +126,22 @@ def server(app: ASGIApp, ready: Callable[[], None]) -> PageServer:
 
 
 def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
-    """Call `ready`, and answer requests until Ctrl-C; then let those under way end."""
+    """Call `ready`, and answer requests until Ctrl-C or SIGTERM; then let those under way end."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server(app, ready).run(sockets=[opened])
     except KeyboardInterrupt:  # how it ends
         return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def show_addresses(addresses: Sequence[str], *, open_browser: bool) -> None:
+    """Print where the pages are, and open the first of them in this machine's browser if that is wanted."""
+    for address in addresses:
+        console.print(printable(address), soft_wrap=True)
+    if open_browser:
+        typer.launch(addresses[0])
 
 
 def new_token() -> str:

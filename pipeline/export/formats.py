@@ -4,7 +4,6 @@ The corpus of a benchmark is the chunks: what was retrieved and judged. Formats 
 runs too, whose passages are documents. A new format is a file of `kinds`, or an entry point of `darklode.exports`.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from darklode.pipeline.base.artifacts.tables import named
 from darklode.pipeline.base.errors import ExportError, UnknownFormat
 from darklode.pipeline.base.views import literal
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import require
+from darklode.pipeline.export.writing import beside, require
 from darklode.schemas.kinds import Group, UnknownKind
 
 EXPORTS = Group("exports", "darklode.pipeline.export.kinds", separator="-")
@@ -92,9 +91,7 @@ def _files(folder: Path) -> list[Path]:
 @contextmanager
 def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
     """The folder in that format, beside its place; it goes away unless it is moved there."""
-    with _scratch(to) as scratch:
-        built = Path(scratch) / "built"
-        built.mkdir()
+    with beside(to) as built:
         kind.write(tables, built)
         yield built
 
@@ -117,17 +114,6 @@ def _check_tenant(run: Run, kind: Format, tenant: str) -> None:
         close = get_close_matches(tenant, known, n=1, cutoff=0.5) or known[:NAMED]
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED and close == known[:NAMED] else ""
         raise ExportError(f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, close))}{more}")
-
-
-def _scratch(to: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the target, on the same disk, that goes away whatever happens."""
-    try:
-        if to.exists() and (not to.is_dir() or any(to.iterdir())):
-            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
-        to.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
-    except OSError as error:
-        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error
 
 
 class _TenantTables(Tables):

@@ -4,7 +4,9 @@ A run that has nothing for a format is refused here, too.
 """
 
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,34 @@ TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
 LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
 
 ROW_GROUP = 8192
+
+
+@contextmanager
+def beside(to: Path) -> Iterator[Path]:
+    """An empty folder beside the target, on the same disk, that goes away whatever happens unless it is moved there.
+
+    Raises:
+        ExportError: the target is something else than an empty folder, or cannot be made.
+    """
+    try:
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
+    except OSError as error:
+        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error
+    with scratch as name:
+        built = Path(name, "built")
+        built.mkdir()
+        yield built
+
+
+@contextmanager
+def whole_folder(to: Path) -> Iterator[Path]:
+    """A folder that is at its place when the block has ended, and not before; raises as `beside` does."""
+    with beside(to) as built:
+        yield built
+        built.replace(to)
 
 
 def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:

@@ -12,8 +12,8 @@ from helpers.commands import DARKLODE, Call, Environment, one_line, run_command
 pytestmark = pytest.mark.server
 
 COMMANDS = (
-    "demo init build mine deploy evaluate adapt adapters train-towers index search report browse review validate diff "
-    "audit list status verify query export pool doctor cache"
+    "demo init build mine deploy evaluate adapt adapters train-towers index serve search report browse review validate "
+    "diff audit list status verify query export pool doctor cache"
 ).split()
 
 

@@ -60,3 +60,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def copied(folder: Path, to: Path) -> Path:
     """An index of one's own."""
     return Path(shutil.copytree(folder, to))
+
+
+def fitting(root: Path) -> str:
+    """An exact index of 200 vectors that are as long as those of its encoder; returns its folder."""
+    vectors = put_vectors(root / "short.parquet", IDS[:200], np.ascontiguousarray(clustered(200)[:, :8]))
+    settings = settings_in(root) | {"index": {"kind": "flat", "queries": 20}}
+    build_index(vectors, model_in(root).model, str(root / "fitting"), settings)
+    return str(root / "fitting")

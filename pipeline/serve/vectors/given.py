@@ -30,6 +30,7 @@ BLOCK = 1 << 15
 """Vectors in memory at a time."""
 
 ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
+WORDS = pa.schema([(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")])
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class Given(Protocol):
         """Rows of `ROWS`, ascending by text_id."""
         ...
 
+    def words(self) -> Iterator[pa.Table]:
+        """What the texts say, piece by piece: tables of `WORDS`, ascending by text_id; of vectors nothing but ids."""
+        ...
+
     def queries(self) -> list[str]:
         """What was really asked and not learned from; nothing of a file of vectors."""
         ...
@@ -172,6 +177,12 @@ class OfRun:
             encoder = Deferred(self.vectors.encoder, self.vectors.cache.root)
             ensure_cached(encoder, self.vectors.memory(), self.source.hashed(self.tenant))
         return self.vectors
+
+    def words(self) -> Iterator[pa.Table]:
+        """See `Given`."""
+        for piece in self.source.texts(self.tenant):
+            names = ["chunk_id" if name == "text_id" else name for name in WORDS.names]
+            yield piece.select(names).rename_columns(WORDS.names).cast(WORDS)
 
     def queries(self) -> list[str]:
         """See `Given`: those of validation and test, all where there are none."""
@@ -227,6 +238,12 @@ class OfFile:
             twice = pc.value_counts(found["text_id"].combine_chunks()).to_pylist()
             raise InputError(f"{self.url}: text_id {max(twice, key=lambda one: one['counts'])['values']} comes twice")
         return found
+
+    def words(self) -> Iterator[pa.Table]:
+        """See `Given`."""
+        rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
+        columns = {name: rows[name] if name in ROWS.names else none for name in WORDS.names}
+        yield pa.table(columns, schema=WORDS)
 
     def queries(self) -> list[str]:
         """See `Given`."""

@@ -13,6 +13,7 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.train.adapter import Adapter
 
 
 class Indexed(Retriever):
@@ -21,18 +22,19 @@ class Indexed(Retriever):
     Args:
         searcher: the opened index.
         chunk_ids: the run's, by row.
+        adapter: encodes the queries in the place of the base.
     """
 
-    def __init__(self, searcher: Searcher, chunk_ids: pa.StringArray) -> None:
+    def __init__(self, searcher: Searcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
         self.name = searcher.url
-        self._searcher = searcher
+        self._searcher, self._adapter = searcher, adapter
         self._row_of = np.asarray(
             pc.fill_null(pc.index_in(searcher.texts["text_id"], value_set=chunk_ids), -1), np.int64
         )
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         """See `Retriever`."""
-        found = self._searcher.search(list(queries), depth)
+        found = self._searcher.search(list(queries), depth, self._adapter)
         rows = np.where(found.rows >= 0, self._row_of[found.rows], -1)
         last = np.argsort(rows < 0, axis=1, kind="stable")
         rows, scores = np.take_along_axis(rows, last, 1), np.take_along_axis(found.scores, last, 1)

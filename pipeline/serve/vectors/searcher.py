@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
@@ -120,9 +120,17 @@ class Searcher:
                 are cut and scaled as the index's are.
             depth: of the lists.
             adapter: encodes texts in the place of the base.
+
+        Raises:
+            DoesNotFit: the vectors have fewer numbers than the index's, as those of another encoder may.
         """
         given = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
         vectors = scaled(given, self.facts["dimensions"])
+        if vectors.shape[1] != self.facts["dimensions"]:
+            raise DoesNotFit(
+                f"{self.url} has vectors of {self.facts['dimensions']} numbers, and a query {vectors.shape[1]}: "
+                "the encoder is another one"
+            )
         numbers, scores = self._finder.find(vectors, depth, self.facts["effort"])
         blank = ~vectors.any(axis=1)
         numbers[blank], scores[blank] = -1, -np.inf

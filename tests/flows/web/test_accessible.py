@@ -13,6 +13,7 @@ from helpers import browsing
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS
 from helpers.report_runs import rendered
 from helpers.review_run import review_run, served
+from helpers.searching_pages import answered, two_systems
 from helpers.small_log import query_id
 
 GRAVE = {"serious", "critical"}
@@ -55,6 +56,11 @@ def test_reviewing(run: Run, browser: Browser) -> None:
         first = page.deck[0].name
         paths = ["", "pair?reviewer=Ann", f"pair?reviewer=Ann&around={first}", f"document?pair={first}", "nowhere"]
         assert grave(browser, [page.url + path for path in paths]) == []
+
+
+def test_searching(browser: Browser, tmp_path: Path) -> None:
+    with answered(two_systems(tmp_path / "texts")) as page:
+        assert grave(browser, [page.url + path for path in ("", "?q=reset+keys", "nowhere")]) == []
 
 
 def test_the_report(run: Run, browser: Browser, tmp_path: Path) -> None:

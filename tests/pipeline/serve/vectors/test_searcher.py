@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.serve.vectors.searcher import Searcher
 from helpers.indexed import IDS, clustered, copied
 
@@ -19,6 +19,12 @@ def test_a_text_is_found_by_its_own_vector(indexed: Path) -> None:
     np.testing.assert_allclose(found.scores[:, 0], 1, atol=0.01)
     assert nothing.ids(0) == []
     assert (nothing.rows == -1).all()
+
+
+def test_vectors_of_another_encoder_are_refused(indexed: Path) -> None:
+    """The test's model gives 8 numbers, and the file of vectors had 32."""
+    with Searcher(str(indexed / "index")) as searcher, pytest.raises(DoesNotFit, match="of 32 numbers, and a query 8"):
+        searcher.search(["a text"])
 
 
 def test_lists_longer_than_the_index_end_early(indexed: Path) -> None:

@@ -1,0 +1,73 @@
+"""darklode serve: an index to try out, by HTTP and on a page."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.options import (
+    LOOPBACK,
+    AllowHostOption,
+    HostOption,
+    OpenOption,
+    PortOption,
+    TenantOption,
+    application,
+)
+from darklode.flows.console import console, printable
+
+app = application()
+
+PORT = 8767
+
+
+@app.command(epilog="Example: darklode serve indexes/first --encoder base --encoder student --open")
+def serve(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="A folder of `darklode index`, or a run; s3://… too.")
+    ],
+    *,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of queries: `base` (the default), or a folder of `darklode adapt` or `darklode train-towers`; given "
+            "twice: side by side.",
+        ),
+    ] = None,
+    tenant: TenantOption = None,
+    port: PortOption = PORT,
+    host: HostOption = LOOPBACK,
+    allow_host: AllowHostOption = None,
+    open_browser: OpenOption = False,
+) -> None:
+    """Answer queries with ranked texts by HTTP, and on a page; to try an index out, no search engine."""
+    from darklode.flows.service import serving_of
+    from darklode.flows.web.search import BATCH, SEARCH, WAITING, Console, search_app
+    from darklode.flows.web.server import Place, listen, new_token, show_addresses
+    from darklode.flows.web.server import serve as answer
+    from darklode.pipeline.base.terms import Analyzer
+    from darklode.pipeline.serve.batching import Batches
+
+    place, token = Place(host, port, tuple(allow_host or ())), new_token()
+
+    def ready() -> None:
+        console.print(f"{served.about}, ready in {time.perf_counter() - began:.1f} s. Ctrl-C ends it.\n")
+        addresses = place.addresses(opened, token)
+        ask = f'curl {addresses[0].rstrip("/")}{SEARCH} -d \'{{"query": "…"}}\''
+        show_addresses(addresses, open_browser=open_browser)
+        console.print(printable(ask), soft_wrap=True)
+
+    with listen(place) as opened:
+        began = time.perf_counter()
+        with serving_of(folder, encoder or [], tenant) as served:
+            terms = served.settings.bm25
+            analyzer = Analyzer(terms.stemmer, terms.stop_words)
+            batches = Batches(served.service.answers, most=BATCH, waiting=WAITING)
+            try:
+                shown = Console(folder.rstrip("/"), served.about, served.service, batches, analyzer)
+                answer(search_app(shown, token, place.hosts), opened, ready)
+            finally:
+                batches.close()

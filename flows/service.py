@@ -1,0 +1,157 @@
+"""What `darklode serve` opens, and `index export` writes: an index, or a run and its vectors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from darklode.flows import tools
+from darklode.flows.build_index import given_of
+from darklode.flows.config import recorded_settings
+from darklode.flows.runs import INDEXED, SETTINGS, noted, recorded
+from darklode.flows.serving import BASE, adapters_of, checking_index, encoder_of
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.export.points import export_points, semantic_ids
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.retrievers.neural import Neural, chunk_vectors
+from darklode.pipeline.retrieve.retrievers.port import Retriever
+from darklode.pipeline.serve.service import Question, Service
+from darklode.pipeline.serve.texts import Texts
+from darklode.pipeline.serve.vectors.library import Floats
+from darklode.pipeline.serve.vectors.retriever import Indexed
+from darklode.pipeline.train.adapter import Adapter
+from darklode.schemas.settings import Settings
+
+MOST = 2
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served.
+
+    Attributes:
+        service: answers questions.
+        settings: of the run or the index; its terms are marked.
+        about: what is searched, in words.
+    """
+
+    service: Service
+    settings: Settings
+    about: str
+
+
+@contextmanager
+def serving_of(folder: str, encoders: Sequence[str], tenant: str | None) -> Iterator[Served]:
+    """Systems that search one tenant's texts, each having answered a question already, so that its model is loaded.
+
+    Args:
+        folder: of `darklode index`, or a run.
+        encoders: `base`, and folders of `adapt` and `train-towers`; at most two, none twice; none: `base`.
+        tenant: whose texts; None: the index's, the encoders' or the only one's.
+
+    Raises:
+        ArtifactError: there is neither an index nor a run, or no encoder of that name.
+        CommandLineError: what is named is no encoder of queries for these vectors.
+        DoesNotFit: an encoder was made from another one, or for another tenant.
+    """
+    names = list(encoders) or [BASE]
+    if len(set(names)) != len(names) or len(names) > MOST:
+        raise CommandLineError("name one encoder or two, and none twice")
+    adapters = adapters_of(names)
+    if strange := [name for name in names if name != BASE and name not in adapters]:
+        raise CommandLineError(
+            f"--encoder {strange[0]}: name base, or a folder of `darklode adapt` or `darklode train-towers`"
+        )
+    opening = _index if INDEXED in noted(Run(folder)) else _run
+    with (
+        tempfile.TemporaryDirectory(prefix="darklode-serve-") as scratch,
+        opening(folder, names, adapters, tenant, Path(scratch, "texts.arrow")) as served,
+    ):
+        service = served.service
+        service.answers([Question(name, "warm up", 1) for name in service.systems])
+        yield served
+
+
+@contextmanager
+def _index(
+    folder: str, names: Sequence[str], adapters: Mapping[str, Adapter], tenant: str | None, file: Path
+) -> Iterator[Served]:
+    with checking_index(folder) as check:
+        searcher, given = check.searcher, check.given
+        if tenant not in {None, searcher.tenant}:
+            raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
+        for adapter in adapters.values():
+            _demand(adapter, searcher.encoder.encoder_id(), searcher.tenant, folder)
+        settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
+        texts = Texts(given.words(), file)
+        systems: dict[str, Retriever] = {name: Indexed(searcher, texts.ids, adapters.get(name)) for name in names}
+        about = f"{len(searcher.texts):,} texts by an index of the kind {searcher.facts['built']}"
+        yield Served(Service(searcher.tenant, texts, systems), settings, about)
+
+
+@contextmanager
+def _run(
+    folder: str, names: Sequence[str], adapters: Mapping[str, Adapter], tenant: str | None, file: Path
+) -> Iterator[Served]:
+    settings = recorded(Run(folder)).settings
+    encoder = encoder_of(BASE, settings, adapters)
+    encoder.fetch()
+    given = given_of(folder, settings, encoder, tenant, next(iter(adapters.values()), None))
+    for adapter in adapters.values():
+        _demand(adapter, encoder.encoder_id(), given.tenant, folder)
+    texts, base = Texts(given.words(), file), Deferred(encoder, settings.cache.root)
+    cache = EmbeddingCache(settings.cache.root, settings.cache.dtype)
+    vectors = chunk_vectors(base, cache, texts)
+    encodes: dict[str, Callable[[Sequence[str]], Floats]] = {
+        name: adapters[name].encode if name in adapters else base.encode_queries for name in names
+    }
+    systems: dict[str, Retriever] = {
+        name: Neural(name, encode, vectors, settings.vectors) for name, encode in encodes.items()
+    }
+    yield Served(Service(given.tenant, texts, systems), settings, f"{len(texts):,} texts, one by one")
+
+
+def exported(folder: str, engine: str, to: Path, encoder: str | None, tenant: str | None) -> list[Path]:
+    """Write an index's vectors, or those of a run, for a search engine; returns the files.
+
+    Args:
+        folder: of `darklode index`, or a run.
+        engine: its name.
+        to: a folder that is empty or does not exist.
+        encoder: of a run: whose vectors.
+        tenant: whose texts; None: the index's, or the only one's.
+
+    Raises:
+        CommandLineError: an encoder is named for an index, or none for a run.
+        DoesNotFit: the texts changed since the index was made, or are another tenant's.
+        ExportError: as for `export_points`.
+    """
+    run = Run(folder, untouched=True)
+    if INDEXED not in noted(run):
+        if encoder is None:
+            raise CommandLineError("of a run, name whose vectors are exported: --encoder NAME")
+        settings = recorded(run).settings
+        model = tools.encoder(encoder, settings)
+        model.fetch()
+        return export_points(given_of(folder, settings, model, tenant, None), engine, to)
+    if encoder is not None:
+        raise CommandLineError(f"{folder} is an index, and has its own encoder; leave --encoder out")
+    with checking_index(folder) as check:
+        given, facts = check.given, check.searcher.facts
+        if tenant not in {None, given.tenant}:
+            raise DoesNotFit(f"{folder} holds texts of the tenant {given.tenant}, and nothing of {tenant}")
+        if given.content() != facts["content"]:
+            raise DoesNotFit(f"{given.url} changed since {folder} was made: run `darklode index update` first")
+        return export_points(given, engine, to, semantic_ids(run.tables("semantic_ids")))
+
+
+def _demand(adapter: Adapter, encoder: str, tenant: str, folder: str) -> None:
+    if adapter.base.encoder_id() != encoder:
+        raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.encoder_id()}, and {folder} by {encoder}")
+    if tenant not in adapter.tenants:
+        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and {folder} is {tenant}'s")

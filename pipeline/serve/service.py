@@ -1,0 +1,56 @@
+"""Ranked texts for what people type: questions to several systems, answered in one batch a system and depth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from darklode.pipeline.retrieve.retrievers.port import Retriever
+from darklode.pipeline.serve.texts import Row, Texts
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a system is asked.
+
+    Attributes:
+        system: its name.
+        text: of the query.
+        depth: texts, at most.
+    """
+
+    system: str
+    text: str
+    depth: int
+
+
+@dataclass(frozen=True)
+class Service:
+    """Systems that search the same texts.
+
+    Attributes:
+        tenant: whose texts.
+        texts: what is searched; the systems' rows are theirs.
+        systems: by name.
+    """
+
+    tenant: str
+    texts: Texts
+    systems: Mapping[str, Retriever]
+
+    def answers(self, questions: Sequence[Question]) -> list[list[Row]]:
+        """What each question finds, best first: rank, text_id, doc_id, title, heading, text and score (a cosine)."""
+        together: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for place, one in enumerate(questions):
+            together[one.system, one.depth].append(place)
+        found: list[list[Row]] = [[] for _ in questions]
+        for (system, depth), places in together.items():
+            hits = self.systems[system].search([questions[place].text for place in places], depth)
+            query, rank = np.nonzero(hits.rows >= 0)
+            rows, scores = self.texts.words(hits.rows[query, rank]), hits.scores[query, rank].tolist()
+            for mine, place, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
+                found[places[mine]].append({"rank": place + 1, **row, "score": score})
+        return found

@@ -1,0 +1,36 @@
+"""An index on S3: made, checked, searched, served, exported and brought up to date as one in a folder is."""
+
+import json
+from pathlib import Path
+
+from darklode.flows.build_index import build_index, update_index
+from darklode.pipeline.serve.vectors.searcher import Searcher
+from helpers.adapted import word
+from helpers.commands import Call
+from helpers.review_run import ask
+from helpers.searching_pages import answering
+
+QUERY = f"how {word(7)}"
+
+
+def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: str, call: Call) -> None:
+    run, url, folder = shipped / "run", f"{bucket}/index", tmp_path / "index"
+    for out in (url, folder):
+        build_index(str(run), "tiny", str(out), {"index": {"kind": "hnsw"}})
+    with Searcher(url) as there, Searcher(str(folder)) as here:
+        assert there.facts["files"] == here.facts["files"]
+        assert (there.texts, there.facts["recall"]) == (here.texts, here.facts["recall"])
+    assert call("index", "check", url).code == 0
+    told = json.loads(call("search", run, QUERY, "--index", url, "--json").out)["systems"][0]
+    with answering(url, ["base", str(shipped / "adapter")]) as page:
+        status, _, said = ask(page, "search", "POST", json.dumps({"query": QUERY}).encode())  # type: ignore[arg-type]
+    assert status == 200
+    assert json.loads(said)["found"] == told["found"]
+    exported = [call("index", "export", one, "--format", "qdrant", "--to", tmp_path / name) for one, name in
+                ((url, "there"), (folder, "here"))]  # fmt: skip
+    assert [one.code for one in exported] == [0, 0]
+    names = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert [(tmp_path / "there" / name).read_bytes() for name in names] == [
+        (tmp_path / "here" / name).read_bytes() for name in names
+    ]
+    assert update_index(url, str(run)).startswith("Nothing changed.")

@@ -1,0 +1,172 @@
+"""The service of `darklode serve` over real sockets: what it answers, what it refuses, and its page."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser
+
+from darklode.flows.build_index import build_index
+from darklode.flows.web.guard import BODY_BYTES
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.train.adapter import Adapter
+from helpers.adapted import word
+from helpers.indexed import fitting
+from helpers.pages import quiet
+from helpers.review_run import Reply, ask
+from helpers.searching_pages import Answering, answered, answering, two_systems
+
+QUERY = f"how {word(7)}"
+
+
+@pytest.fixture(scope="module")
+def folder(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the build that the adapter was made from."""
+    out = tmp_path_factory.mktemp("served") / "index"
+    build_index(str(shipped / "run"), "tiny", str(out), {"index": {"queries": 20}})
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path, shipped: Path) -> Iterator[Answering]:
+    """The index, searched by base and adapted queries."""
+    with answering(str(folder), ["base", str(shipped / "adapter")]) as page:
+        yield page
+
+
+def asked(page: Answering, **question: object) -> Reply:
+    return ask(page, "search", "POST", json.dumps(question).encode())  # type: ignore[arg-type]
+
+
+def ids(reply: Reply) -> list[str]:
+    assert reply[0] == 200, reply
+    return [row["text_id"] for row in json.loads(reply[2])["found"]]
+
+
+def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, folder: Path, shipped: Path) -> None:
+    adapter = str(shipped / "adapter")
+    with Searcher(str(folder)) as searcher:
+        base = searcher.search([QUERY], 7).ids(0)
+        adapted = searcher.search([QUERY], 7, Adapter.open(adapter)).ids(0)
+    assert base != adapted
+    assert ids(asked(page, query=QUERY, depth=7)) == ids(asked(page, query=QUERY, depth=7, system="base")) == base
+    assert ids(asked(page, query=QUERY, depth=7, system=adapter)) == adapted
+    first = json.loads(asked(page, query=QUERY, depth=1)[2])
+    rows = Run(str(shipped / "run")).tables("chunks").read("chunks").to_pylist()
+    said = {row["chunk_id"]: row["text"] for row in rows}
+    assert (first["query"], first["system"]) == (QUERY, "base")
+    assert set(first["found"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert first["found"][0]["text"] == said[base[0]]
+
+
+def test_a_run_without_an_index_is_searched_exactly(page: Answering, shipped: Path) -> None:
+    with answering(str(shipped / "run")) as other:
+        assert ids(asked(other, query=QUERY)) == ids(asked(page, query=QUERY))  # the index is flat: exact, too
+
+
+def test_an_index_of_vectors_gives_ids(tmp_path: Path) -> None:
+    with answering(fitting(tmp_path)) as other:
+        found = json.loads(asked(other, query="anything", depth=3)[2])["found"]
+        assert len(found) == 3
+        assert {row["text"] for row in found} == {None}
+        assert found[0]["text_id"] in ask(other, "?q=anything")[2]  # type: ignore[arg-type]
+
+
+def test_many_at_once_get_what_each_gets_alone(page: Answering) -> None:
+    queries = [f"how {word(7 * n)}" for n in range(60)]
+    alone = [ids(asked(page, query=query)) for query in queries[:5]]
+    with ThreadPoolExecutor(30) as pool:
+        together = list(pool.map(lambda query: ids(asked(page, query=query)), queries))
+    assert together[:5] == alone
+    assert {len(found) for found in together} == {10}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "Invalid JSON"),
+        (b"[1]", "should be an object"),
+        (b"{}", "query: Field required"),
+        (b'{"query": 3}', "query: Input should be a valid string"),
+        (b'{"query": " \\n"}', "nothing to search for"),
+        (b'{"query": "\\ud800"}', "Invalid JSON"),
+        (json.dumps({"query": "x" * 2001}).encode(), "query: String should have at most 2000 characters"),
+        (b'{"query": "a", "depth": 0}', "depth: Input should be greater than or equal to 1"),
+        (b'{"query": "a", "depth": 101}', "depth: Input should be less than or equal to 100"),
+        (b'{"query": "a", "depth": "5"}', "depth: Input should be a valid integer"),
+        (b'{"query": "a", "system": "bse"}', "system: there is no 'bse'; there are base, "),
+        (b'{"query": "a", "deepness": 5}', "deepness: Extra inputs are not permitted"),
+    ],
+)
+def test_bad_questions_are_told_why(page: Answering, body: bytes, reason: str) -> None:
+    status, headers, said = ask(page, "search", "POST", body)  # type: ignore[arg-type]
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert reason in json.loads(said)["error"]
+
+
+def test_what_else_is_refused_is_json_for_scripts_and_a_page_for_people(page: Answering) -> None:
+    large = json.dumps({"query": "x" * BODY_BYTES}).encode()
+    for method, path, body, status in (("POST", "search", large, 413), ("GET", "search", None, 405)):
+        told = ask(page, path, method, body)  # type: ignore[arg-type]
+        assert told[0] == status
+        assert set(json.loads(told[2])) == {"error"}
+    assert ask(page, "search", "POST", b"{}", Host="evil.example")[0] == 400  # type: ignore[arg-type]
+    for path in ("/search", "/", "/nowhere"):  # without the token
+        status, _, said = ask(page, path, "POST", b"{}")  # type: ignore[arg-type]
+        assert (status, "found" in said) == (404, False)
+    status, _, said = ask(page, f"?q={'x' * 2001}")  # type: ignore[arg-type]
+    assert (status, "at most" in said) == (400, True)
+
+
+def test_health_needs_no_token_and_tells_nothing(page: Answering) -> None:
+    for path in ("/health", "health"):
+        status, headers, said = ask(page, path)  # type: ignore[arg-type]
+        assert (status, json.loads(said)) == (200, {"status": "ok", "waiting": 0})
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert ask(page, "/health", Host="evil.example")[0] == 400  # type: ignore[arg-type]
+
+
+def test_where_no_more_may_wait_the_answer_is_503(folder: Path) -> None:
+    with answering(str(folder), waiting=0) as busy:
+        status, headers, said = asked(busy, query="a")
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert "ask again" in json.loads(said)["error"]
+        status, _, said = ask(busy, "?q=a")  # type: ignore[arg-type]
+        assert (status, "ask again" in said) == (503, True)
+        assert ask(busy, "/health")[0] == 200  # type: ignore[arg-type]
+
+
+def test_the_page_shows_two_systems_and_what_one_alone_has(tmp_path: Path) -> None:
+    with answered(two_systems(tmp_path / "texts")) as page:
+        empty, said = ask(page, "")[2], ask(page, f"?{urlencode({'q': 'resets <script>'})}")[2]  # type: ignore[arg-type]
+    assert "<section" not in empty
+    assert "no search engine" in empty
+    assert said.count("<section") == 2
+    assert said.count("<article") == 4
+    assert said.count('<span class="tag yes">only here</span>') == 2 + 1  # and where it is explained
+    assert '<span class="tag">1 at the other</span>' in said
+    assert '<span class="tag">2 at the other</span>' in said
+    assert "1 of the first 10 are found by both" in said
+    assert "<mark>reset</mark> the key" in said
+    assert "&lt;img src=x onerror=alert(1)&gt; <mark>resets</mark>" in said
+    assert "doc_id 0" in said  # in the place of a title
+    assert not [tag for tag in ("<img", "<b>", "<i>", "resets <script>") if tag in said]
+
+
+def test_the_page_works_in_a_browser_and_makes_no_noise(browser: Browser, tmp_path: Path) -> None:
+    with answered(two_systems(tmp_path / "texts")) as page, quiet(browser) as open_tab:
+        for script in (True, False):
+            tab = open_tab(page.url, java_script_enabled=script)
+            tab.get_by_role("searchbox").fill("resets")
+            tab.keyboard.press("Enter")
+            tab.wait_for_url("**/?q=resets")
+            assert tab.get_by_role("article").count() == 4
+            assert tab.locator("article.only").count() == 2
+            long = tab.locator("details").first
+            assert "more" in long.inner_text()
+            long.locator("summary").click()
+            assert long.get_attribute("open") is not None

@@ -1,0 +1,47 @@
+"""Questions to several systems at several depths, answered together as they would be alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.serve.service import Question, Service
+from darklode.pipeline.serve.texts import Texts
+from darklode.pipeline.serve.vectors.given import WORDS
+
+
+class Lengths(Retriever):
+    """Finds the texts from the one on whose row is the query's length; nothing beyond the last."""
+
+    def __init__(self, name: str, step: int) -> None:
+        self.name, self.step = name, step
+        self.asked: list[list[str]] = []
+
+    def search(self, queries: Sequence[str], depth: int) -> Hits:
+        self.asked.append(list(queries))
+        rows = np.array([[len(query) + self.step * place for place in range(depth)] for query in queries])
+        return Hits(np.where(rows < 5, rows, -1), np.where(rows < 5, 1 - rows / 10, np.nan).astype(np.float32))
+
+
+def service(folder: Path) -> tuple[Service, dict[str, Lengths]]:
+    columns = {name: [f"{name} {row}" for row in range(5)] for name in WORDS.names}
+    systems = {"one": Lengths("one", 1), "two": Lengths("two", 2)}
+    return Service("acme", Texts([pa.table(columns, schema=WORDS)], folder / "texts"), systems), systems
+
+
+def test_a_batch_gives_what_each_question_gives_alone(tmp_path: Path) -> None:
+    served, systems = service(tmp_path)
+    questions = [Question("two", "ab", 3), Question("one", "a", 2), Question("one", "abcd", 2), Question("one", "a", 3)]
+    together = served.answers(questions)
+    assert systems["one"].asked == [["a", "abcd"], ["a"]]
+    assert [[(row["rank"], row["text_id"]) for row in one] for one in together] == [
+        [(1, "text_id 2"), (2, "text_id 4")],
+        [(1, "text_id 1"), (2, "text_id 2")],
+        [(1, "text_id 4")],
+        [(1, "text_id 1"), (2, "text_id 2"), (3, "text_id 3")],
+    ]
+    assert together == [served.answers([one])[0] for one in questions]
+    assert set(together[0][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert served.answers([Question("one", "abcdefgh", 2)]) == [[]]
