@@ -96,7 +96,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(CHUNK, call(chunk, given.chunk)),
         Step(
             SEARCH,
-            call(_embed_and_search, given.pool.only("search_depth"), tools.retrievers(given), spread),
+            call(embed_and_search, given.pool.only("search_depth"), tools.retrievers(given), spread),
             unkeyed=("spread",),
         ),
         Step(POOL_STAGE, call(pool, given.pool)),
@@ -125,7 +125,7 @@ def show_estimate(run: Run, settings: Settings) -> None:
         reporter().table(title, table)
 
 
-def _embed_and_search(
+def embed_and_search(
     tables: Tables,
     output: Output,
     pool: PoolSettings,

@@ -27,6 +27,7 @@ from darklode.flows import build_benchmark as build
 from darklode.flows import build_index as indexing
 from darklode.flows import compare_adapters as comparing
 from darklode.flows import evaluate_systems as evaluate
+from darklode.flows import generate_queries as generating
 from darklode.flows import mine_logs as mine
 from darklode.flows import train_towers as towers
 from darklode.flows import validate_benchmark as validate
@@ -200,5 +201,6 @@ adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
 adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
 train_towers = as_flow("train-towers", towers.train_towers)
+generate_queries = as_flow("generate-queries", generating.generate_queries)
 build_index = as_flow("build-index", indexing.build_index)
 update_index = as_flow("update-index", indexing.update_index)

@@ -27,6 +27,9 @@ ADAPTED = "adapted"
 INDEXED = "indexed"
 """What is noted in a folder that `darklode index` fills: the run, or the file of vectors, that it is of."""
 
+GENERATED = "generated"
+"""What is noted in a folder that `darklode generate` fills, and the source of its triplets: the run that it is of."""
+
 
 def existing(url: str) -> Run:
     """The run at a folder or prefix.

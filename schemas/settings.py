@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
+from darklode.schemas.generation import GENERATORS, GenerateSettings
 from darklode.schemas.judging import JUDGES, JudgeSettings, LabelSettings
 from darklode.schemas.kinds import Group, OfKind
 from darklode.schemas.mining import (
@@ -235,6 +236,9 @@ class Settings(Section):
     towers: TowerSettings = TowerSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
     semantic_ids: SemanticIdSettings = SemanticIdSettings()
+    generate: Annotated[GenerateSettings, OfKind(GENERATORS, GenerateSettings)] = Field(
+        GenerateSettings(), validate_default=True
+    )
     logs: LogSettings = LogSettings()
     admission: AdmissionSettings = AdmissionSettings()
     click: ClickSettings = ClickSettings()

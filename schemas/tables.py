@@ -9,6 +9,7 @@ import pyarrow as pa
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
+from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
@@ -393,6 +394,7 @@ TABLES: dict[str, Table] = {
         *ADAPTATION_TABLES,
         *TOWER_TABLES,
         *SERVING_TABLES,
+        *GENERATION_TABLES,
         *REVIEW_TABLES,
     )
 }

@@ -15,6 +15,9 @@ WITHOUT_SPACES = (
 )
 """Characters of these scripts, as they stand between the brackets of a regular expression."""
 
+ASKING = 4
+"""A sentence of fewer words asks for too little."""
+
 RUN = re.compile(f"[{WITHOUT_SPACES}]+")
 
 
@@ -43,6 +46,19 @@ def sentences(text: str) -> list[str]:
     from icu4py.breakers import SentenceBreaker
 
     return [one for one in (part.strip() for part in SentenceBreaker(text, "root")) if one]
+
+
+def a_sentence(text: str, draw: float) -> str:
+    """A sentence of a text that is long enough to ask for something; all of the text where none is.
+
+    Args:
+        text: any.
+        draw: from 0 to 1 (not 1 itself), which of them.
+    """
+    found = sentences(text)
+    words = count_words(pa.chunked_array([pa.array(found, pa.string())])).to_pylist()
+    long = [one for one, count in zip(found, words, strict=True) if count >= ASKING]
+    return long[int(draw * len(long))] if long else text.strip()
 
 
 def _words(run: re.Match[str]) -> str:

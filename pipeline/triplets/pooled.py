@@ -139,10 +139,10 @@ BLOCK_OF_TRIPLETS = """
               FROM block)
         JOIN chunks USING (tenant, chunk_id) GROUP BY number
     )
-    SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, 'pooled')), 1, 24) AS triplet_id,
-           b.tenant, b.query_id, q.text AS query, b.positive_id, c.text AS positive,
+    SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
+               AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, c.text AS positive,
            b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
-           'pooled' AS source, b.split
+           CAST($source AS VARCHAR) AS source, b.split
     FROM block b
     JOIN queries q ON q.tenant = b.tenant AND q.query_id = b.query_id
     JOIN chunks c ON c.tenant = b.tenant AND c.chunk_id = b.positive_id
@@ -151,7 +151,7 @@ BLOCK_OF_TRIPLETS = """
 """
 
 
-def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart: bool) -> None:
+def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart: bool, source: str = "pooled") -> None:
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
     Positives, best first: people's labels, then grade, probability and fused score; at most `max_positives` a query,
@@ -176,7 +176,7 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart
         connection.execute(CHOSEN)
         rows, short = _totals(connection, settings.negatives)
         output.count(_step(connection, rows))
-        for block in _blocks(connection, rows):
+        for block in _blocks(connection, rows, source):
             found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
             for split in ("train", "validation"):
                 output.write("triplets", found.filter(pc.equal(found["split"], split)), split)
@@ -202,6 +202,7 @@ def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, in
     return int(found[0][0]), int(found[0][1])
 
 
-def _blocks(connection: duckdb.DuckDBPyConnection, rows: int) -> Iterator[pa.Table]:
+def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str) -> Iterator[pa.Table]:
     for first in range(0, rows, BLOCK):
-        yield connection.sql(BLOCK_OF_TRIPLETS, params={"first": first, "rows": BLOCK}).to_arrow_table()
+        given = {"first": first, "rows": BLOCK, "source": source}
+        yield connection.sql(BLOCK_OF_TRIPLETS, params=given).to_arrow_table()

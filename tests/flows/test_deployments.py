@@ -172,6 +172,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "adapt-tenants/local",
         "compare-adapters/local",
         "train-towers/local",
+        "generate-queries/local",
         "build-index/local",
         "update-index/local",
         "mine-logs/nightly",

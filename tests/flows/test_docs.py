@@ -14,6 +14,7 @@ from darklode.flows import (
     build_index,
     compare_adapters,
     evaluate_systems,
+    generate_queries,
     mine_logs,
     train_towers,
     validate_benchmark,
@@ -22,11 +23,13 @@ from darklode.flows.cli import app
 from darklode.flows.config import load_settings
 from darklode.flows.runs import Recorded
 from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.generate.kinds.ict import InverseCloze
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
 BASE: Any = SimpleNamespace(sources=(), start=None)  # the steps name it, and ask it for nothing else
 PAIR: Any = SimpleNamespace()  # likewise
+SOURCE: Any = SimpleNamespace()
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -122,6 +125,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         adapt_encoder.steps(BASE, settings),
         compare_adapters.comparing(BASE, settings, [], 1),
         train_towers.steps(BASE, PAIR, [], settings),
+        generate_queries.steps(SOURCE, InverseCloze(), settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )

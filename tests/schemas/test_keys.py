@@ -26,7 +26,14 @@ def test_a_kinds_own_keys_name_it_and_those_of_all_kinds_name_none() -> None:
 
 
 def test_the_sections_that_are_of_a_kind() -> None:
-    assert [path for path, _ in kinds()] == ["encoders.NAME", "retrievers.NAME", "judge", "index", "planner"]
+    assert [path for path, _ in kinds()] == [
+        "encoders.NAME",
+        "retrievers.NAME",
+        "judge",
+        "index",
+        "generate",
+        "planner",
+    ]
 
 
 @pytest.mark.parametrize(

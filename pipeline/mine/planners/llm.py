@@ -1,89 +1,32 @@
 """The planner that is a language model behind an OpenAI-compatible server: one query a call, many calls at once."""
 
 import hashlib
-import json
-import re
-import time
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import TypeAdapter
 
+from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.memory.heritage import Heritage
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.prompts import PromptFolder, Template
-from darklode.pipeline.base.quoting import REVISION, Quoting
-from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.remote.budget import Counters, Usage
-from darklode.pipeline.base.remote.chat import chat_call
-from darklode.pipeline.base.remote.client import Client, Lane
+from darklode.pipeline.base.quoting import REVISION
+from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.budget import Counters
+from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.faults import Refused
-from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
 from darklode.schemas.mined_tables import QUERY_TERMS
-from darklode.schemas.section import Section
-
-_LONGEST_ECHO = 2000
 
 
-class PlannerHead(Section):
-    """What prompt.yaml holds."""
-
-    version: int
-    again: str
-
-
-@dataclass(frozen=True)
-class PlannerPrompt:
-    """System text, user template with `{query}`, and what is said after a reply that could not be read."""
-
-    head: PlannerHead
-    system: str
-    user: str
-
-    def digest(self, revision: int = REVISION) -> str:
-        """Names all that the model is told, besides the query, by a revision of the quoting."""
-        told = json.dumps([revision, self.head.model_dump(), self.system, self.user])
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-    @cached_property
-    def quoting(self) -> Quoting:
-        """Keeps queries apart from the prompt's own marks."""
-        return Quoting(self.user)
-
-    def messages(self, query: str, unreadable: str | None = None) -> list[dict[str, str]]:
-        """The messages about a query; `unreadable` is the reply before, if it is asked again."""
-        quoted = self.quoting.quoted
-        turns = [("system", self.system), ("user", Template(self.user).filled({"query": quoted(query)}))]
-        if unreadable is not None:
-            turns += [("assistant", quoted(unreadable)[:_LONGEST_ECHO] or "(nothing)"), ("user", self.head.again)]
-        return [{"role": role, "content": content} for role, content in turns]
-
-
-def planner_prompt(name: str = "default") -> PlannerPrompt:
+def planner_prompt(name: str = "default") -> ChatPrompt:
     """One of Darklode's prompts by its name.
 
     Raises:
         SettingsError: there is no such prompt, or it cannot be used.
     """
-    folder = PromptFolder.find("planner", name)
-    head = folder.parsed("prompt.yaml", TypeAdapter(PlannerHead))
-    return PlannerPrompt(head, folder.text("system.md"), folder.template("user.md", needed=("query",)))
-
-
-_FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.S)
-
-
-class UnreadablePlan(ValueError):
-    """The reply holds no importances."""
+    return ChatPrompt.load("planner", name, "query")
 
 
 def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
@@ -92,35 +35,19 @@ def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
     Terms are compared by stems and named by them; of two that are the same the greater importance counts.
 
     Raises:
-        UnreadablePlan: the reply is no JSON object, or has a value that is no number from 0 to 1.
+        Unreadable: the reply is no JSON object, or has a value that is no number from 0 to 1.
     """
     held = f" {' '.join(tokens.of(query))} "
     found: dict[str, float] = {}
-    for term, share in _object(reply).items():
+    for term, share in object_in(reply).items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise UnreadablePlan(f"importance {share!r} is no number from 0 to 1")
+            raise Unreadable(f"importance {share!r} is no number from 0 to 1")
         name = " ".join(tokens.of(term))
         if name and f" {name} " in held:
             found[name] = max(found.get(name, 0.0), float(share))
     return found
 
 
-def _object(reply: object) -> dict[str, object]:
-    if not isinstance(reply, str):
-        raise UnreadablePlan("the reply has no text")
-    fenced = _FENCE.match(reply.strip())
-    try:
-        read = json.loads(fenced[1] if fenced else reply)
-    except (ValueError, RecursionError):
-        raise UnreadablePlan("the reply is no JSON") from None
-    if not isinstance(read, dict):
-        raise UnreadablePlan("the reply is no JSON object")
-    return read
-
-
-ATTEMPTS = 4
-KEEP_SECONDS = 0.5
-"""A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
 QUERIES_AT_ONCE = 1 << 12
 """Replies that are read from the store together."""
 
@@ -153,13 +80,11 @@ class LlmPlanner(Planner):
         MissingPart: the environment has no key of the name that is set.
     """
 
-    def __init__(
-        self, settings: LlmPlannerSettings, root: str | None = None, prompt: PlannerPrompt | None = None
-    ) -> None:
-        self._settings = settings
+    def __init__(self, settings: LlmPlannerSettings, root: str | None = None, prompt: ChatPrompt | None = None) -> None:
         self._prompt = prompt or planner_prompt()
         self._tokens = Tokens(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
+        self._asking = AskedOnce(self._client, self._store, {"model": settings.model, "temperature": 0})
         self.version, earlier = (f"llm planner 1 {settings.model} {self._prompt.digest(n)}" for n in (REVISION, 1))
         self._heritage = Heritage(self._store, self.version, earlier)
 
@@ -198,60 +123,19 @@ class LlmPlanner(Planner):
         if self._heritage:
             self._heritage.hand_down(_hashed(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
 
+    def _question(self, text: str, key: str) -> Question:
+        return Question(
+            key,
+            f"query {text[:60]!r}",
+            lambda unreadable: self._prompt.messages({"query": text}, unreadable),
+            lambda reply: importances(reply, text, self._tokens),
+        )
+
     def _ask(self, texts: pa.Array) -> None:
         """Ask about texts, and keep each reply."""
-        if not len(texts):
-            return
-        waiting, since = list[dict[str, str | None]](), time.monotonic()
-        with Background() as background:
-            replies = background.iterate(self._replies(texts.to_pylist()))
-            try:
-                for reply in replies:
-                    waiting.append(reply)
-                    if time.monotonic() - since >= KEEP_SECONDS:
-                        self._keep(waiting)
-                        waiting, since = [], time.monotonic()
-            finally:
-                self._keep(waiting)
-
-    def _keep(self, replies: list[dict[str, str | None]]) -> None:
-        hashes = _hashed(pa.array([reply.pop("query") for reply in replies], pa.string()))
-        for column in PLANS.values.names:
-            values = pa.array([reply[column] for reply in replies], pa.string())
-            hashes = hashes.append_column(PLANS.values.field(column), values)
-        self._store.append(self.version, hashes)
-
-    async def _replies(self, texts: Iterable[str]) -> AsyncGenerator[dict[str, str | None]]:
-        async with (
-            self._client.session() as session,
-            aclosing(session.results(([text] for text in texts), self._plan)) as results,
-        ):
-            async for some in results:
-                for one in some:
-                    yield one
-
-    async def _plan(self, text: str, lane: Lane) -> dict[str, str | None]:
-        """A row of `PLANS`, with the query's text."""
-        said, error = None, ""
-        for attempt in range(ATTEMPTS):
-            self.counters.asked_again += attempt > 0
-            messages = self._prompt.messages(text, said)
-            request = {"model": self._settings.model, "temperature": 0, "messages": messages}
-            estimate = Usage(sum(estimate_tokens(message["content"]) for message in messages), 0)
-            call = chat_call(json.dumps(request).encode(), estimate, f"query {text[:60]!r}")
-            try:
-                reply = (await lane.call(call))["choices"][0]["message"].get("content")
-                importances(reply, text, self._tokens)
-            except Refused as refused:
-                error = f"the server refused the query, {refused}"
-                break
-            except UnreadablePlan as unreadable:
-                said, error = reply if isinstance(reply, str) else "", str(unreadable)
-            else:
-                self.counters.answer(null=False)
-                return {"query": text, "reply": reply, "error": None}
-        self.counters.answer(null=True)
-        return {"query": text, "reply": None, "error": error}
+        if len(texts):
+            keys = _hashed(texts)["query_hash"].to_pylist()
+            self._asking.ask(self.version, map(self._question, texts.to_pylist(), keys))
 
 
 def _unknown(texts: pa.Array, entries: Entries) -> pa.Array:

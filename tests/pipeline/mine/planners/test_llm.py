@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import client
+from darklode.pipeline.base.remote.asked_once import Unreadable
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.planners.llm import (
     PLANS,
     LlmPlanner,
-    PlannerPrompt,
-    UnreadablePlan,
     importances,
     planner_prompt,
 )
@@ -123,7 +123,7 @@ def test_a_wrong_key_stops_it_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, 
 def test_the_version_names_model_and_prompt(root: str) -> None:
     with FakePlanner() as server:
         ours = planner_prompt()
-        other = PlannerPrompt(ours.head, ours.system + ".", ours.user)
+        other = ChatPrompt(ours.head, ours.system + ".", ours.user)
         versions = [LlmPlanner(settings(server), root, prompt).version for prompt in (None, ours, other)]
     assert versions[0] == versions[1] != versions[2]
 
@@ -143,7 +143,7 @@ def test_only_words_of_the_query_count(reply: str, found: dict[str, float]) -> N
 
 @pytest.mark.parametrize("reply", [None, "", "[1]", '{"api": true}', '{"api": "1"}', '{"api": NaN}', '{"api": -0.1}'])
 def test_replies_that_cannot_be_read(reply: str | None) -> None:
-    with pytest.raises(UnreadablePlan):
+    with pytest.raises(Unreadable):
         importances(reply, "api", WORDS)
 
 
@@ -183,6 +183,6 @@ def test_another_prompt_asks_anew_and_what_cannot_be_read_is_not_asked_about_aga
             assert plan(planner, "key") == {"key": {}}
             assert planner.counters.calls == calls
         ours = planner_prompt()
-        other = LlmPlanner(settings(server), root, PlannerPrompt(ours.head, ours.system + ".", ours.user))
+        other = LlmPlanner(settings(server), root, ChatPrompt(ours.head, ours.system + ".", ours.user))
         plan(other, "key")
         assert other.counters.calls == 4

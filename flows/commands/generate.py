@@ -1,0 +1,42 @@
+"""darklode generate: queries for texts that nobody searched for yet."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows.commands.options import ConfigOption, RunArgument, SetOption, application
+
+app = application(no_args_is_help=True)
+
+
+@app.command(epilog="Example: darklode generate runs/first --source ict --out runs/generated")
+def generate(
+    run: RunArgument,
+    *,
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where they go: a folder of their own, or s3://….")],
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="ict, copied_words, t5 or llm (the judge's model); sets generate.kind."),
+    ] = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Write queries for a run's texts; what is sieved, finds its text and is judged relevant, `adapt` learns from."""
+    from darklode.flows.config import file_settings, overrides
+    from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.generate_queries import generate_queries
+    from darklode.flows.launch import launch
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.generate.card import coverage, outcomes, told
+    from darklode.schemas.keys import merge
+
+    file: dict[str, Any] = file_settings(config) if config else {}
+    named = {"generate": {"kind": source}} if source else {}
+    launch(generate_queries, reporter(), run, out, reduce(merge, [file, overrides(assignments or []), named]))
+    found = Run(out)
+    show(coverage(found), "Documents, and those that a real query reached")
+    show(outcomes(found), "What became of the queries")
+    console.print(f"\n{printable(told(found))}.", soft_wrap=True)

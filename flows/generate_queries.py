@@ -1,0 +1,134 @@
+"""generate-queries: queries for texts that nobody searched for yet, sieved, found again and judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from darklode.flows import tools
+from darklode.flows.build_benchmark import embed_and_search
+from darklode.flows.executor import executor
+from darklode.flows.runs import GENERATED, note, noted, record, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.base.spread import here
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.generate.card import card, told
+from darklode.pipeline.generate.kinds import GeneratorKind
+from darklode.pipeline.generate.outcome import OUTCOME, outcome
+from darklode.pipeline.generate.port import Writer
+from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
+from darklode.pipeline.generate.sieve import SIEVE, sieve
+from darklode.pipeline.generate.texts import TEXTS, texts
+from darklode.pipeline.generate.writing import WRITE, write
+from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.judge.calibration import calibrated
+from darklode.pipeline.judge.label import LABEL, label
+from darklode.pipeline.judge.stage import JUDGE, judge
+from darklode.pipeline.retrieve.search import SEARCH
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.settings import Settings
+
+
+def generate_queries(source: str, out: str, settings: dict[str, Any] | None = None) -> str:
+    """Write queries for texts of a run, and keep those that their texts answer.
+
+    Args:
+        source: folder or s3:// prefix of a build or a mined run.
+        out: folder or s3:// prefix of the generated queries, which `adapt` takes as it takes a run.
+        settings: what differs from the run's own settings.
+
+    Returns:
+        How many are kept.
+
+    Raises:
+        SettingsError: a retriever that is to be left out is none of the pool's.
+        MissingPart: the writer, a retriever or the judge lacks something.
+    """
+    made = recorded(Run(source))
+    chosen = made.changed(settings or {})
+    writer = as_kind(chosen.generate, GeneratorKind).writer(chosen)
+    given = Source(Run(source), 0, made.mined, made.settings.mining.text_characters)
+    run = _place(out)
+    with run.lock():
+        record(run, {}, chosen)
+        note(run, {GENERATED: source})
+        tools.fetch_models(chosen)
+        for step in steps(given, writer, chosen):
+            run_step(run, step)
+        run.store.write("views.sql", views_sql(run).encode())
+        text = card(run, chosen, source)
+        run.store.write("README.md", text)
+        executor().show(run, text.decode)
+    return f"{told(run)}."
+
+
+def steps(source: Source, writer: Writer, settings: Settings) -> list[Step]:
+    """The stages, in data order: from the queries on they are a build's."""
+    given, seed = settings.generate, settings.seed
+    judges = Judges.of(settings)
+    kind = as_kind(given, GeneratorKind)
+
+    def judged(tables: Tables, output: Output) -> None:
+        judge(tables, output, judges.settings, judge_for=calibrated(source.run.tables(), judges))
+
+    return [
+        Step(
+            TEXTS,
+            call(texts, most=given.texts, seed=seed),
+            lambda: {f"the run {source.run.store.url}": source.content()},
+            source=source,
+        ),
+        Step(WRITE, call(write, writer, seed=seed), lambda: {"the writer": writer.generator_id}, unkeyed=("writer",)),
+        Step(
+            SIEVE,
+            lambda: call(
+                sieve, settings.clean.only("language", "language_score"), source.run.tables(), copies=kind.COPIES
+            ),
+            lambda: {f"the run {source.run.store.url}": source.content()},
+            unkeyed=("documents",),
+        ),
+        Step(
+            SEARCH,
+            call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), here),
+            unkeyed=("spread",),
+        ),
+        Step(ROUND_TRIP, call(round_trip, depth=given.round_trip)),
+        Step(
+            JUDGE,
+            lambda: call(judged),
+            lambda: {"the judge": str(judges.identity), f"the run {source.run.store.url}": source.content()},
+        ),
+        Step(LABEL, call(label, settings.labels.model_copy(update={"human_overrides": False}))),
+        Step(TRIPLETS_STAGE, call(triplets, settings.triplets, apart=False, source=GENERATED)),
+        Step(OUTCOME, call(outcome, source=given.kind, generator_id=writer.generator_id, seed=seed)),
+    ]
+
+
+def retrievers(settings: Settings) -> dict[str, tools.Builder]:
+    """Those of the pool that have a say.
+
+    Raises:
+        SettingsError: one that is to be left out is none of them, or none is left.
+    """
+    found, out = tools.retrievers(settings), settings.generate.leave_out
+    if unknown := sorted({*out} - {*found}):
+        raise SettingsError(f"generate.leave_out: {unknown[0]} is none of pool.retrievers: {', '.join(found)}")
+    left = {name: one for name, one in found.items() if name not in out}
+    if not left:
+        raise SettingsError("generate.leave_out leaves no retriever to find texts again")
+    return left
+
+
+def _place(out: str) -> Run:
+    """Where the queries go.
+
+    Raises:
+        ArtifactError: something else lies there.
+    """
+    run = Run(out)
+    if GENERATED not in noted(run) and run.store.lying():
+        raise ArtifactError(f"{run.store.url} holds something else than generated queries; choose another --out")
+    return run

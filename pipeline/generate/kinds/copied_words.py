@@ -1,0 +1,50 @@
+"""Words of the text, as many as a real query has: what any better writer has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.generate.kinds import GeneratorKind
+from darklode.pipeline.generate.port import Writer, simply
+
+if TYPE_CHECKING:
+    from darklode.schemas.settings import Settings
+
+USUAL = 5
+"""Words, where there is no real query to take the length from."""
+
+
+class CopiedWordsSettings(GeneratorKind):
+    """Different words of the text in its order, drawn; as many as a drawn real query has."""
+
+    COPIES: ClassVar[bool] = True
+    kind: Literal["copied_words"] = "copied_words"
+
+    def writer(self, settings: Settings) -> CopiedWords:  # noqa: ARG002 (of the port)
+        """See `GeneratorKind`."""
+        return CopiedWords()
+
+
+class CopiedWords(Writer):
+    """A baseline."""
+
+    generator_id = "copied words 1"
+
+    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+        """See `Writer`."""
+        lengths = [len(query.split()) for query in examples] or [USUAL]
+        pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
+        return simply([_words(text, lengths, np.random.default_rng(draw)) for text, draw in pairs])
+
+
+def _words(text: str, lengths: list[int], draws: np.random.Generator) -> str:
+    words = list(dict.fromkeys(text.split()))
+    count = min(len(words), lengths[int(draws.integers(len(lengths)))])
+    return " ".join(words[place] for place in np.sort(draws.choice(len(words), count, replace=False)))
+
+
+KIND = CopiedWordsSettings

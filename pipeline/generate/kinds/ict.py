@@ -1,0 +1,40 @@
+"""A sentence of the text asks for it: the inverse cloze task (Lee, Chang and Toutanova 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import pyarrow as pa
+
+from darklode.pipeline.base.segmentation import a_sentence
+from darklode.pipeline.generate.kinds import GeneratorKind
+from darklode.pipeline.generate.port import Writer, simply
+
+if TYPE_CHECKING:
+    from darklode.schemas.settings import Settings
+
+
+class IctSettings(GeneratorKind):
+    """A sentence of the text; it stays in it, since documents are frozen."""
+
+    COPIES: ClassVar[bool] = True
+    kind: Literal["ict"] = "ict"
+
+    def writer(self, settings: Settings) -> InverseCloze:  # noqa: ARG002 (of the port)
+        """See `GeneratorKind`."""
+        return InverseCloze()
+
+
+class InverseCloze(Writer):
+    """Takes a sentence of four words or more, or all of the text where there is none."""
+
+    generator_id = "ict 1"
+
+    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+        """See `Writer`."""
+        pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
+        return simply([a_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
+
+
+KIND = IctSettings

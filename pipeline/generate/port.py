@@ -1,0 +1,57 @@
+"""What a writer of queries is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from darklode.pipeline.base.remote.budget import Counters
+
+ASKED = pa.schema(
+    [
+        ("tenant", pa.string()),
+        ("chunk_id", pa.string()),
+        ("title", pa.string()),
+        ("heading", pa.string()),
+        ("text", pa.string()),
+        ("draw", pa.uint64()),
+    ]
+)
+"""A text to write a query for; `draw` is its own random number, the same in every run of one seed."""
+
+WRITTEN = pa.schema([("text", pa.string()), ("error", pa.string()), ("self_contained", pa.bool_())])
+"""A query, or why there is none; null: its writer was not asked whether it can be understood alone."""
+
+
+class Writer(ABC):
+    """Writes one query for a text.
+
+    Attributes:
+        generator_id: names all that can change what is written, besides text, examples and draw.
+    """
+
+    generator_id: str
+
+    @abstractmethod
+    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
+        """Rows of `WRITTEN`, one for each text.
+
+        Args:
+            texts: rows of `ASKED`, of one tenant.
+            examples: the tenant's own train queries, by their id; may be empty.
+            told: is told how many texts are done, now and then.
+        """
+
+    @property
+    def counters(self) -> Counters | None:
+        """What a remote model was asked so far; None: there is none."""
+        return None
+
+
+def simply(queries: list[str]) -> pa.Table:
+    """Rows of `WRITTEN` by a writer that always has one; an empty text gives none."""
+    errors = [None if query else "the text has no words" for query in queries]
+    said = [query or None for query in queries]
+    return pa.table([said, errors, [None] * len(said)], schema=WRITTEN)

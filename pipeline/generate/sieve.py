@@ -1,0 +1,197 @@
+"""What goes before any retriever is asked: unreadable, too short or long, foreign, copied, personal, near to others.
+
+Filters in order; a query goes by the first that it does not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.personal_data import mask
+from darklode.pipeline.base.relations import Relation
+from darklode.pipeline.base.segmentation import count_words
+from darklode.pipeline.prepare.language import drop_other_languages
+from darklode.schemas.generation_tables import REAL_QUERIES, SIEVED_QUERIES, WRITTEN_QUERIES
+from darklode.schemas.settings import CleanSettings
+from darklode.schemas.tables import QUERIES
+
+SIEVE = Stage(
+    "sieved_queries", 1, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
+)
+
+SHORTEST, LONGEST = 5, 95
+"""Percentiles of the words of the tenant's train queries, between which a query's words lie."""
+
+COPIED = 0.8
+"""Share of a query's words that may follow one another in the text as they do in the query."""
+
+Mask = NDArray[np.bool_]
+
+OWN_TEXTS = """
+    SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id
+"""
+
+# Of generated queries near to one another the first stays; one near to a query that is tested by goes, whichever it is.
+NEAR = """
+    WITH keys AS (SELECT * FROM {keys} JOIN numbered USING (n))
+    SELECT DISTINCT k.n, bool_or(other.held) AS held FROM keys k JOIN keys other USING (key)
+    WHERE NOT k.real AND (other.held OR (NOT other.real AND other.n < k.n)) GROUP BY k.n
+"""
+
+
+def sieve(tables: Tables, output: Output, settings: CleanSettings, documents: Tables, *, copies: bool) -> None:
+    """Leave out what no user would ask so, and what would give a test away; all that stays is of the train split.
+
+    Args:
+        tables: holds `chunks`, `real_queries` and `written_queries`.
+        output: takes `sieved_queries`, and `queries` with those that stay.
+        settings: which languages are kept.
+        documents: holds the run's `documents`, whose words tell a query's language.
+        copies: whether the writer's queries are copies by nature.
+    """
+    written = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    candidates = _Candidates(tables, written, settings, documents)
+    filters: list[tuple[str, Callable[[], Mask]]] = [
+        ("unreadable", lambda: candidates.unreadable),
+        ("shorter than real queries", lambda: candidates.words < candidates.bounds[0]),
+        ("longer than real queries", lambda: candidates.words > candidates.bounds[1]),
+        ("another language", lambda: candidates.foreign),
+        ("personal data", lambda: candidates.personal),
+        ("near to a held-out query", lambda: candidates.near[0]),
+        ("near to another one", lambda: candidates.near[1]),
+        ("not understood without its text", lambda: candidates.dangling),
+    ]
+    if not copies:
+        filters.insert(4, ("copied from its text", lambda: candidates.copied))
+    reasons = np.full(written.num_rows, None, object)
+    for reason, looked in filters:
+        reasons[looked() & (reasons == None)] = reason  # noqa: E711 (elementwise)
+    _write(output, candidates, reasons)
+
+
+def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]) -> None:
+    written, said = candidates.written, pa.array(reasons, pa.string())
+    ids = {name: written[name] for name in ("tenant", "query_id")}
+    output.write(SIEVED_QUERIES.name, SIEVED_QUERIES.rows(ids | {"reason": said}))
+    stays = pc.is_null(said)
+    kept = candidates.spoken.filter(stays)
+    count = kept.num_rows
+    columns = {name: kept[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
+    # Each is a cluster of its own: none is held out.
+    numbers = pa.array(np.arange(count), pa.int32())
+    columns |= {"cluster_id": numbers, "n_represented": pa.repeat(1, count), "split": pa.repeat("train", count)}
+    output.write(QUERIES.name, QUERIES.rows(columns))
+    gone = written.filter(pc.invert(stays))
+    payload = pc.coalesce(gone["text"], gone["error"])
+    output.reject(
+        SIEVE.name,
+        QUERIES.name,
+        {"tenant": gone["tenant"], "id": gone["query_id"], "payload": payload, "reason": said.filter(pc.invert(stays))},
+    )
+    counts = {one["values"]: one["counts"] for one in pc.value_counts(said.drop_null()).to_pylist()}
+    output.count(FunnelStep(SIEVE.name, "written queries", len(said), "queries", count, dict(sorted(counts.items()))))
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Written queries, by tenant and id, and what each filter says of them."""
+
+    tables: Tables
+    written: pa.Table
+    settings: CleanSettings
+    documents: Tables
+
+    @cached_property
+    def texts(self) -> pa.Array:
+        return pc.fill_null(self.written["text"], "").combine_chunks()
+
+    @property
+    def unreadable(self) -> Mask:
+        return np.asarray(pc.equal(count_words(pa.chunked_array([self.texts])), 0))
+
+    @cached_property
+    def words(self) -> NDArray[np.int32]:
+        return np.asarray(count_words(pa.chunked_array([self.texts])))
+
+    @cached_property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and most words of each; none where its tenant has no train query."""
+        asked = self.tables.sql("SELECT tenant, text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id")
+        words, owners = np.asarray(count_words(asked["text"])), np.asarray(asked["tenant"])
+        low, high = np.zeros(len(self.words)), np.full(len(self.words), np.inf)
+        mine = np.asarray(self.written["tenant"])
+        for tenant in np.unique(owners):
+            own, of = mine == tenant, words[owners == tenant]
+            low[own] = np.percentile(of, SHORTEST, method="lower")
+            high[own] = np.percentile(of, LONGEST, method="higher")
+        return low, high
+
+    @cached_property
+    def _language(self) -> tuple[pa.Table, Mask]:
+        rows = self.written.select(["tenant", "query_id"]).append_column("text", pa.chunked_array([self.texts]))
+        found = drop_other_languages(rows, self.settings, self.documents)
+        return found.queries, np.asarray(found.dropped)
+
+    @property
+    def spoken(self) -> pa.Table:
+        """All of them, with language, its score and words."""
+        return self._language[0].append_column("n_words", pa.array(self.words))
+
+    @property
+    def foreign(self) -> Mask:
+        return self._language[1]
+
+    @property
+    def copied(self) -> Mask:
+        texts = self.tables.sql(OWN_TEXTS)["text"].to_pylist()
+        return np.array([copied_share(one, of) > COPIED for one, of in zip(self.texts.to_pylist(), texts, strict=True)])
+
+    @property
+    def personal(self) -> Mask:
+        texts = pa.chunked_array([self.texts])
+        return np.asarray(pc.not_equal(mask(texts), texts))
+
+    @cached_property
+    def near(self) -> tuple[Mask, Mask]:
+        """Near to a held-out query; near to another one that comes before."""
+        ours = self.written.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
+        real = self.tables.read(REAL_QUERIES.name)
+        count = self.written.num_rows
+        both = pa.concat_tables([ours.cast(real.select(["tenant", "text"]).schema), real.select(["tenant", "text"])])
+        held = np.concatenate([np.zeros(count, bool), np.asarray(pc.not_equal(real["split"], "train"))])
+        numbered = both.append_column("n", pa.array(np.arange(both.num_rows))).append_column("held", pa.array(held))
+        numbered = numbered.append_column("real", pa.array(np.arange(both.num_rows) >= count))
+        with self.tables.connect() as connection:
+            connection.register("numbered", numbered)
+            keys = near_keys(connection, Relation("numbered"))
+            found = connection.sql(NEAR.format(keys=keys)).to_arrow_table()
+        marks = np.zeros((2, count), bool)
+        numbers, by_test = found["n"].to_numpy(), np.asarray(found["held"])
+        marks[0, numbers[by_test]] = True
+        marks[1, numbers[~by_test]] = True
+        return marks[0], marks[1]
+
+    @property
+    def dangling(self) -> Mask:
+        return np.asarray(pc.equal(pc.fill_null(self.written["self_contained"], True), False))
+
+
+def copied_share(query: str, text: str) -> float:
+    """The longest run of a query's words that the text has, too, one after the other, as a share of its words."""
+    asked, said = query.lower().split(), text.lower().split()
+    if not asked:
+        return 0.0
+    longest, runs = 0, [0] * (len(said) + 1)
+    for word in asked:
+        runs = [0, *(before + 1 if word == other else 0 for before, other in zip(runs[:-1], said, strict=True))]
+        longest = max(longest, *runs)
+    return longest / len(asked)

@@ -1,0 +1,78 @@
+"""For which texts queries are written, and the run's own queries, which they are held against."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES
+from darklode.schemas.tables import TABLES
+
+TEXTS = Stage("generation_texts", 1, (), ("chunks", REAL_QUERIES.name, GENERATION_TEXTS.name))
+
+# One text of each document that no query reached, then a second one, and so on; a copy of a text is asked for once.
+CHOSEN = """
+    WITH answering AS (
+        SELECT DISTINCT doc_id FROM labels JOIN chunks c ON c.chunk_id = labels.text_id
+        WHERE relevance > 0 AND c.tenant = $tenant
+    ), drawn AS (
+        SELECT chunk_id, doc_id, doc_id IN (FROM answering) AS reached,
+               md5_number_lower(concat($seed, ' ', content_hash)) AS draw
+        FROM chunks WHERE tenant = $tenant
+        QUALIFY row_number() OVER (PARTITION BY content_hash ORDER BY chunk_id) = 1
+    ), turns AS (
+        SELECT *, row_number() OVER (PARTITION BY doc_id ORDER BY draw, chunk_id) AS turn FROM drawn
+    )
+    SELECT CAST($tenant AS VARCHAR) AS tenant, chunk_id, doc_id, reached FROM turns
+    ORDER BY reached, turn, draw, chunk_id LIMIT $texts
+"""
+
+DOCUMENTS = """
+    SELECT count(DISTINCT doc_id) AS documents,
+           count(DISTINCT doc_id) FILTER (chunk_id IN (SELECT text_id FROM labels WHERE relevance > 0)) AS reached
+    FROM chunks WHERE tenant = $tenant
+"""
+
+
+def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
+    """Choose texts: those of documents without a positive first, one of each document, drawn by the seed.
+
+    Args:
+        source: a build, or a mined run.
+        output: takes `chunks` as the run has them, `real_queries` and `generation_texts`; its facts count documents,
+            and those that a query reached, by tenant.
+        most: texts of a tenant.
+        seed: of the draw.
+
+    Raises:
+        ArtifactError: the run has no triplets: who asks like its users is not known.
+    """
+    counts, chosen = {}, 0
+    tenants = source.tenants()
+    if not tenants:
+        raise ArtifactError("the run has no triplets, so that nobody knows how its users ask; build or mine it first")
+    for tenant in tenants:
+        for rows in source.texts(tenant):
+            output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
+        queries = source.queries(tenant).append_column("tenant", pa.repeat(tenant, source.queries(tenant).num_rows))
+        output.write(REAL_QUERIES.name, queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
+    written = output.so_far("chunks")
+    for tenant in tenants:
+        found, counts[tenant] = _chosen(written, source, tenant, most, seed)
+        chosen += found.num_rows
+        output.write(GENERATION_TEXTS.name, found.cast(GENERATION_TEXTS.schema))
+    output.facts["documents"] = counts
+    total = written.rows("chunks")
+    left = {"not drawn": total - chosen} if total > chosen else {}
+    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, left))
+
+
+def _chosen(written: Tables, source: Source, tenant: str, most: int, seed: int) -> tuple[pa.Table, dict[str, int]]:
+    with written.connect() as connection:
+        connection.register("labels", source.labels(tenant, (), 0.0))
+        given = {"tenant": tenant, "seed": str(seed), "texts": most}
+        found = connection.sql(CHOSEN, params=given).to_arrow_table()
+        counts = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table().to_pylist()[0]
+    return found, counts

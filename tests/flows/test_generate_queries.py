@@ -1,0 +1,81 @@
+"""generate-queries on a whole run: what it leaves, what stands, what `adapt` makes of it, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.adapt_encoder import pairs_step
+from darklode.flows.generate_queries import generate_queries
+from darklode.flows.runs import recorded
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.schemas.settings import Settings
+from helpers.adapted import base_for, build_to_adapt
+
+# Its words are of no language.
+QUICK = {
+    "generate": {"kind": "copied_words", "texts": 60, "round_trip": 3},
+    "clean": {"language": None},
+    "pool": {"retrievers": ["bm25", "character"]},
+    "triplets": {"min_probability": 0.0},
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build, and queries for its texts."""
+    root = tmp_path_factory.mktemp("generate")
+    build_to_adapt(root / "run")
+    generate_queries(str(root / "run"), str(root / "out"), QUICK)
+    return root
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = [*(folder / "tables").rglob("*.parquet"), folder / "README.md", folder / "views.sql"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def test_what_is_kept_has_triplets_of_its_own_source_and_all_is_of_the_train_split(root: Path) -> None:
+    tables = Run(str(root / "out")).tables()
+    found = tables.sql("SELECT count(*) AS written, count(*) FILTER (kept) AS kept FROM generated_queries").to_pylist()[
+        0
+    ]
+    assert found["written"] == 60
+    assert 0 < found["kept"] < 60
+    sides = tables.sql("SELECT DISTINCT source, split FROM triplets").to_pylist()
+    assert sides == [{"source": "generated", "split": "train"}]
+    assert tables.sql("SELECT DISTINCT split FROM queries").to_pylist() == [{"split": "train"}]
+    kept = tables.sql("SELECT query_id, chunk_id FROM generated_queries WHERE kept ORDER BY query_id")
+    assert kept.equals(tables.sql("SELECT query_id, positive_id AS chunk_id FROM triplets ORDER BY query_id"))
+    page = (root / "out" / "README.md").read_text()
+    assert all(title in page for title in ("## Outcomes", "## Documents that no query reached", "## Like real queries"))
+
+
+def test_again_it_does_nothing_and_says_the_same(root: Path) -> None:
+    before = contents(root / "out")
+    said = generate_queries(str(root / "run"), str(root / "out"), QUICK)
+    assert said.startswith(f"{root / 'out'} holds ")
+    assert contents(root / "out") == before
+
+
+def test_adapt_learns_from_run_and_queries_together(root: Path) -> None:
+    run, out = Run(str(root / "run")), Run(str(root / "out"))
+    assert not recorded(out).mined
+    found = Run(str(root / "pairs"))
+    step = pairs_step(base_for(run, out, root=root), Settings())
+    found.execute(step.plan(found), step.work)
+    rows = found.tables().sql("SELECT split, index, count(*) AS n FROM adaptation_queries GROUP BY ALL ORDER BY ALL")
+    both = {(row["split"], row["index"]): row["n"] for row in rows.to_pylist()}
+    assert both["train", 1] > 0, "generated queries are learned from"
+    assert not {("validation", 1), ("test", 1)} & both.keys(), "and nothing is tested by one"
+
+
+def test_what_cannot_be_is_refused(root: Path) -> None:
+    with pytest.raises(ArtifactError, match="something else than generated queries"):
+        generate_queries(str(root / "run"), str(root / "run"), QUICK)
+    with pytest.raises(SettingsError, match=r"generate\.leave_out: arctic is none of"):
+        generate_queries(str(root / "run"), str(root / "no"), {**QUICK, "generate": {"leave_out": ["arctic"]}})
+    with pytest.raises(SettingsError, match="leaves no retriever"):
+        generate_queries(
+            str(root / "run"), str(root / "no"), {**QUICK, "generate": {"leave_out": ["bm25", "character"]}}
+        )

@@ -1,0 +1,83 @@
+"""Questions whose replies are kept, against a server on a real socket."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.memory.rows import RowKind
+from darklode.pipeline.base.memory.store import KeyedStore
+from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.client import Client
+from darklode.pipeline.base.remote.endpoint import Endpoint
+from helpers.fake_chat import FakeChat
+
+KIND = RowKind("said", "asker", ("asked",), pa.schema([("reply", pa.string()), ("error", pa.string())]), answer="reply")
+KEYS = [f"{number:032x}" for number in range(5)]
+
+
+@dataclass
+class Says(FakeChat):
+    """Says the same to all."""
+
+    word: str = "yes"
+
+    def _said(self, body: dict[str, Any], pair: str, *, wrong: bool) -> tuple[str, list[dict[str, Any]]]:
+        return self.word, []
+
+
+def read_yes(reply: object) -> None:
+    if reply != "yes":
+        raise Unreadable("not a yes")
+
+
+def questions() -> list[Question]:
+    return [
+        Question(key, key, lambda _before, key=key: [{"role": "user", "content": f"say {key}"}], read_yes)  # type: ignore[misc]
+        for key in KEYS
+    ]
+
+
+def asking(server: FakeChat, root: Path) -> AskedOnce:
+    endpoint = Endpoint(
+        section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", key_env="", max_in_flight=4,
+        timeout=5, give_up_after=5,
+    )  # fmt: skip
+    return AskedOnce(Client(endpoint), KeyedStore(str(root), KIND), {"model": "fake", "temperature": 0})
+
+
+def kept(root: Path) -> dict[str, str | None]:
+    found = KeyedStore(str(root), KIND).open("who").find(pa.table({"asked": KEYS}))
+    return {KEYS[row]: said for row, said in zip(found.rows.tolist(), found.values["reply"].to_pylist(), strict=True)}
+
+
+def test_readable_replies_are_kept_and_others_with_their_error(tmp_path: Path) -> None:
+    with Says() as server:
+        one = asking(server, tmp_path)
+        one.ask("who", questions()[:3])
+        assert kept(tmp_path) == dict.fromkeys(KEYS[:3], "yes")
+        assert (server.requests, one.client.counters.nulls) == (3, 0)
+    with Says(word="no") as server:
+        two = asking(server, tmp_path)
+        two.ask("who", questions()[3:])
+        assert kept(tmp_path) == dict.fromkeys(KEYS[:3], "yes") | dict.fromkeys(KEYS[3:])
+        assert (server.requests, two.client.counters.nulls) == (8, 2), "four tries each"
+
+
+def test_it_goes_on_over_faults(tmp_path: Path) -> None:
+    with Says(script=lambda one: "503" if one.time == 1 else None) as server:
+        asking(server, tmp_path).ask("who", questions())
+        assert kept(tmp_path) == dict.fromkeys(KEYS, "yes")
+        assert server.faults["503"] == len(KEYS)
+
+
+@pytest.mark.parametrize("reply", [None, 3, "no", "[1]", "```json\n[]\n```", "{" * 100_000])
+def test_what_is_no_object_is_unreadable(reply: object) -> None:
+    with pytest.raises(Unreadable):
+        object_in(reply)
+
+
+def test_an_object_may_stand_in_a_fence() -> None:
+    assert object_in('```json\n{"a": 1}\n```') == object_in('{"a": 1}') == {"a": 1}

@@ -1,0 +1,49 @@
+"""The page beside generated queries, and the sentence at the end."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.generate.card import card, told
+from darklode.pipeline.generate.outcome import OUTCOME
+from darklode.pipeline.generate.texts import TEXTS
+from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
+
+
+def made(folder: Path) -> Run:
+    run = Run(str(folder))
+
+    def texts(_tables: object, output: object) -> None:
+        output.facts["documents"] = {"t": {"documents": 5, "reached": 2}}  # type: ignore[attr-defined]
+
+    run.execute(run.plan(Stage(TEXTS.name, 1, (), TEXTS.writes), {}), texts)
+    row = {
+        "tenant": "t",
+        "chunk_id": "c|<b>",
+        "source": "ict",
+        "generator_id": "g",
+        "round_trip_rank": 1,
+        "judged": True,
+    }
+    rows = [
+        row | {"query_id": "1", "text": "how | <i>", "kept": True, "reason": None},
+        row | {"query_id": "2", "text": None, "kept": False, "reason": "unreadable"},
+    ]
+
+    def outcome(_tables: object, output: object) -> None:
+        output.write("generated_queries", pa.Table.from_pylist(rows, TABLES["generated_queries"].schema))  # type: ignore[attr-defined]
+
+    run.execute(run.plan(Stage(OUTCOME.name, 1, (), OUTCOME.writes), {}), outcome)
+    return run
+
+
+def test_it_says_what_is_kept_and_why_others_are_not(tmp_path: Path) -> None:
+    run = made(tmp_path / "out")
+    page = card(run, Settings(), "runs/first").decode()
+    assert "| unreadable | 1 |" in page
+    assert "| t | 5 | 2 |" in page
+    assert "<i>" not in page
+    assert "c|<b>" not in page, "what was written is data"
+    assert told(run).endswith("holds 1 of 2 queries of t to learn from")

@@ -1,0 +1,72 @@
+"""Which texts queries are written for."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.generate.texts import TEXTS, texts
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.tables import TABLES
+from helpers.adapted import TENANT, build_to_adapt
+from helpers.runs import execute, put, read
+
+UNREACHED = 3
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """A build in which a document of four chunks, two of them alike, answers nobody, and neither do two others."""
+    run = build_to_adapt(tmp_path_factory.mktemp("texts") / "run")
+    rows = run.tables("chunks").read("chunks").to_pylist()
+    more = [
+        rows[0] | {"chunk_id": f"new#{number}", "doc_id": "new", "text": text, "content_hash": f"{9:016}{name:016}"}
+        for number, (text, name) in enumerate([("one", 1), ("two", 2), ("three", 3), ("three", 3)])
+    ]
+    found = [row | {"doc_id": "answered"} if row["chunk_id"][-2:] in {"#0", "#1", "#2"} else row for row in rows]
+    found = [
+        row | {"doc_id": row["chunk_id"]} if row["chunk_id"] in {"test-001#1", "test-001#2"} else row for row in found
+    ]
+    put(run, "chunks", pa.Table.from_pylist([*found, *more], schema=TABLES["chunks"].schema))
+    return Source(run, 0, mined=False, text_characters=100)
+
+
+def chosen(folder: Path, source: Source, most: int, seed: int = 13) -> list[dict[str, object]]:
+    run = Run(str(folder))
+    execute(run, TEXTS, lambda _, output: texts(source, output, most=most, seed=seed))
+    return read(run, "generation_texts")
+
+
+def test_documents_that_no_query_reached_come_first_one_text_of_each(tmp_path: Path, source: Source) -> None:
+    found = chosen(tmp_path, source, 6)
+    assert [row["reached"] for row in found] == [False] * 5 + [True]
+    assert {row["doc_id"] for row in found[:UNREACHED]} == {"new", "test-001#1", "test-001#2"}
+    assert [row["doc_id"] for row in found[UNREACHED:5]] == ["new", "new"], "a copy is not asked for again"
+
+
+def test_the_run_is_copied_and_counted(tmp_path: Path, source: Source) -> None:
+    chosen(tmp_path, source, 6)
+    run = Run(str(tmp_path))
+    own = source.run.tables("chunks").read("chunks").sort_by("chunk_id")
+    assert run.tables("chunks").read("chunks").equals(own)
+    manifest = run.manifest(TEXTS)
+    assert manifest is not None
+    assert manifest.facts["documents"] == {TENANT: {"documents": 4, "reached": 1}}
+    splits = {str(row["split"]) for row in read(run, "real_queries")}
+    assert splits == {"train", "validation", "test"}
+
+
+def test_the_draw_is_the_seeds(tmp_path: Path, source: Source) -> None:
+    each = [
+        [row["chunk_id"] for row in chosen(tmp_path / str(n), source, 40, seed)] for n, seed in enumerate((1, 1, 2))
+    ]
+    assert each[0] == each[1] != each[2]
+
+
+def test_a_run_without_triplets_is_refused(tmp_path: Path, source: Source) -> None:
+    run = build_to_adapt(tmp_path / "run")
+    put(run, "triplets", TABLES["triplets"].empty())
+    with pytest.raises(ArtifactError, match="no triplets"):
+        chosen(tmp_path / "out", Source(run, 0, mined=False, text_characters=100), 5)

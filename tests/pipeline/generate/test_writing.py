@@ -1,0 +1,69 @@
+"""Queries are written in units, with train queries alone as examples."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.generate import writing
+from darklode.pipeline.generate.port import Writer, simply
+from darklode.pipeline.generate.texts import TEXTS, texts
+from darklode.pipeline.generate.writing import WRITE, write
+from darklode.pipeline.train.sources import Source
+from helpers.adapted import SIDES, build_to_adapt
+from helpers.runs import execute, read
+
+
+class Recorder(Writer):
+    """Asks with a text's first word, and remembers what it was shown; after `most` calls it breaks."""
+
+    generator_id = "recorder 1"
+
+    def __init__(self, most: int = 100) -> None:
+        self.seen: list[tuple[list[str], list[str]]] = []
+        self.draws: dict[str, int] = {}
+        self._most = most
+
+    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
+        """See `Writer`."""
+        if len(self.seen) == self._most:
+            raise KeyboardInterrupt
+        self.seen.append((texts["chunk_id"].to_pylist(), examples))
+        self.draws |= dict(zip(texts["chunk_id"].to_pylist(), texts["draw"].to_pylist(), strict=True))
+        told(texts.num_rows)
+        return simply([text.split()[0] for text in texts["text"].to_pylist()])
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A folder with texts to write for."""
+    monkeypatch.setattr(writing, "AT_ONCE", 8)
+    source = Source(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
+    found = Run(str(tmp_path / "out"))
+    execute(found, TEXTS, lambda _, output: texts(source, output, most=20, seed=13))
+    return found
+
+
+def written(run: Run, writer: Writer) -> list[dict[str, object]]:
+    execute(run, WRITE, lambda tables, output: write(tables, output, writer, seed=13))
+    return read(run, "written_queries")
+
+
+def test_examples_are_train_queries_and_each_text_has_its_own_draw(run: Run) -> None:
+    writer = Recorder()
+    rows = written(run, writer)
+    assert len(rows) == len({row["query_id"] for row in rows}) == 20
+    assert {len(examples) for _, examples in writer.seen} == {SIDES["train"]}
+    train = {row["text"] for row in read(run, "real_queries") if row["split"] == "train"}
+    assert all(set(examples) <= train for _, examples in writer.seen)
+    assert len(set(writer.draws.values())) == 20
+
+
+def test_a_killed_writing_goes_on_with_the_next_unit(run: Run) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        written(run, Recorder(most=2))
+    after = Recorder()
+    assert len(written(run, after)) == 20
+    assert sum(len(ids) for ids, _ in after.seen) == 4, "two units of eight stood"
