@@ -19,8 +19,7 @@ from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.registry import NAME as REGISTRY
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.registry import Registry, is_registry
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
 from darklode.pipeline.train.holes import HOLES, NOBODY, HoleJudges, holes, holes_told
@@ -75,6 +74,8 @@ def adapt_encoder(
     run = place(out)
     with run.lock():
         base = begun(run, base, chosen, warm_start) if warm_start else base
+        if warm_start and base.start is None:
+            reporter().say(f"training begins with the base: nothing was live in {warm_start} when these rows came")
         note(run, {ADAPTED: list(runs), "encoder": encoder, WARM: base.start.url if base.start else ""})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         judges = judges_of(base, made)
@@ -134,17 +135,20 @@ def contents(base: Base) -> dict[str, str]:
 def begun(run: Run, base: Base, settings: Settings, warm_start: str) -> Base:
     """The base with what training begins with: what was live when these rows came. A second night changes nothing.
 
+    An empty place is a registry of which nothing was released yet.
+
     Raises:
+        ArtifactError: neither a registry nor an adapter lies there.
         DoesNotFit: that is another tenant's, or of another base.
         SettingsError: the method cannot begin with it.
     """
-    from darklode.pipeline.train.start import start_from
+    from darklode.pipeline.train.start import demand_head, start_from
 
     encoder, method = base.encoder, settings.adapt.method
     assert isinstance(encoder, SentenceTransformersSettings)
+    demand_head(method)
     tenant = tenant_of(list(base.sources), settings.adapt.tenant)
-    registry = Store(warm_start).read(REGISTRY) is not None
-    live = Registry(warm_start).on_air(tenant) if registry else Adapter.open(warm_start)
+    live = Registry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
     before = noted(run).get(WARM)
     if before is not None and before != (live and live.store.url):
         kept = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, judges_of, place, steps
+from darklode.flows.adapt_encoder import WARM, base_of, begun, judges_of, place, steps
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import ADAPTED, SETTINGS, note, noted, recorded
 from darklode.flows.steps import run_step
@@ -35,6 +35,7 @@ def adapt_tenants(
     out: str,
     tenants: Sequence[str] = (),
     settings: dict[str, Any] | None = None,
+    warm_start: str | None = None,
 ) -> str:
     """Adapt a query encoder to each tenant's labels alone; each has a folder, a verdict and a fingerprint of its own.
 
@@ -44,13 +45,14 @@ def adapt_tenants(
         out: folder or s3:// prefix of all of them.
         tenants: whose; none: all that have triplets.
         settings: what differs from the first run's own settings.
+        warm_start: a registry, whose live adapter of each tenant its training begins with.
 
     Returns:
         How many are adapted.
 
     Raises:
         NoLift: none is.
-        SettingsError: the method is not one of heads.
+        SettingsError: the method is not one of heads, or none that can begin with what is live.
     """
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
@@ -63,24 +65,27 @@ def adapt_tenants(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        run_step(run, _step(run, base, chosen, sorted(tenants), judges_of(base, made)))
+        run_step(run, _step(run, base, chosen, sorted(tenants), judges_of(base, made), warm_start))
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
     return told(run)
 
 
-def _step(run: Run, base: Base, settings: Settings, tenants: list[str], judges: HoleJudges) -> Step:
+def _step(
+    run: Run, base: Base, settings: Settings, tenants: list[str], judges: HoleJudges, warm_start: str | None
+) -> Step:
     """The one stage: each tenant's own stages are in its folder."""
 
     def job(tenant: str) -> Job:
         mine = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
         own = Run(f"{run.store.url}/{place_of(tenant)}")
 
-        def hand_over() -> None:
-            save_head(own, base, mine.adapt)
-            note(own, noted(run))
+        def begin() -> tuple[list[Step], Callable[[], None]]:
+            given = begun(own, base, mine, warm_start) if warm_start else base
+            note(own, noted(run) | {WARM: given.start.url if given.start else ""})
+            return steps(given, mine, judges), lambda: save_head(own, given, mine.adapt)
 
-        return Job(tenant, own, steps(base, mine, judges), hand_over)
+        return Job(tenant, own, begin)
 
     def depends() -> dict[str, str]:
         return {
@@ -91,6 +96,7 @@ def _step(run: Run, base: Base, settings: Settings, tenants: list[str], judges: 
             ),
             "the seed": key_of(settings.seed),
             "the judges": key_of(judges.identity),
+            **({"where each begins": warm_start} if warm_start else {}),
         }
 
     return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), depends, unkeyed=("job",), source=base.sources)

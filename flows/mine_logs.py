@@ -7,7 +7,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
-from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came
+from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came, testing_on
 from darklode.flows.places import Place
 from darklode.flows.runs import place_for, record
 from darklode.flows.steps import finish, run_step
@@ -55,6 +55,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     accept_days: list[str] | None = None,
     discard_days: list[str] | None = None,
     reason: str | None = None,
+    test_days: int | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     config: Place | None = None,
@@ -71,6 +72,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         accept_days: days that were held back and are right, as 2026-03-11, or TENANT:2026-03-11.
         discard_days: days that are to be left out for good.
         reason: why they are accepted or discarded, for the record.
+        test_days: so many days at the end of the log are test data: `mining.test_from` goes along with the nights.
         preset: where the settings start from.
         settings: what differs from preset and config, as nested sections.
         config: settings file with paths, as `darklode init` writes it, on the machine that works.
@@ -87,16 +89,22 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     with run.lock():
         record(run, {"logs": logs, "docs": docs}, chosen)
         job = steps(run, logs, docs, chosen, dates)
-        for step in job:
-            if not step.wanted:
-                continue
+        admitted = [step.stage for step in job].index(ADMIT_DAYS) + 1
+        for step in job[:admitted]:
             before = run.manifest(step.stage)
-            after = run_step(run, step)
-            if step.stage is INGEST_LOGS:
+            after = run_step(run, step) if step.wanted else before
+            if step.stage is INGEST_LOGS and after:
                 tell_what_came(before, after)
                 decide(run, history_of(run, chosen), wish)
-            if step.stage is ADMIT_DAYS and refresh:
-                ask_to_learn(run, history_of(run, chosen))
+        if refresh:
+            ask_to_learn(run, history_of(run, chosen))
+        if test_days:
+            chosen = testing_on(history_of(run, chosen), chosen, test_days)
+            record(run, {"logs": logs, "docs": docs}, chosen)
+            job = steps(run, logs, docs, chosen, dates)
+        for step in job[admitted:]:
+            if step.wanted:
+                run_step(run, step)
         finish(run, chosen, job)
         tell_held(run)
 

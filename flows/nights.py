@@ -11,6 +11,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.decisions import Decisions, Wish
 from darklode.pipeline.mine.history import History
+from darklode.schemas.settings import Settings
 
 NAMED = 5
 LEARN, TOLD = "learn", "told"
@@ -62,7 +63,7 @@ def tell_held(run: Run) -> None:
         f"held back, everything else is published: {said}{more}. Look into the log: --accept-day takes a day in, "
         "--discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
         "judged anew",
-        rows["name"].to_pylist(),
+        days=rows["name"].to_pylist(),
     )
     _tell_of(run, held)
     raise held
@@ -82,6 +83,13 @@ def ask_to_learn(run: Run, history: History) -> None:
     """Note the wish that planner and click model learn from all that is settled by now."""
     if days := history.admitted():
         note(run, {LEARN: max(days)})
+
+
+def testing_on(history: History, settings: Settings, count: int) -> Settings:
+    """Settings by which so many days at the end of what is admitted are test data."""
+    admitted = history.admitted()
+    first = date.fromisoformat(max(admitted)) - timedelta(count - 1) if admitted else None
+    return settings.model_copy(update={"mining": settings.mining.model_copy(update={"test_from": first})})
 
 
 def asked_to_learn(run: Run) -> date | None:

@@ -29,6 +29,7 @@ from darklode.flows import compare_adapters as comparing
 from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import generate_queries as generating
 from darklode.flows import mine_logs as mine
+from darklode.flows import nightly_adapt as nightly
 from darklode.flows import train_towers as towers
 from darklode.flows import validate_benchmark as validate
 from darklode.flows.executor import Progress, execute, executing, executor, reported
@@ -199,6 +200,7 @@ evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
 validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
 adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
 adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
+nightly_adapt = as_flow("nightly-adapt", nightly.nightly_adapt)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
 train_towers = as_flow("train-towers", towers.train_towers)
 generate_queries = as_flow("generate-queries", generating.generate_queries)

@@ -188,6 +188,28 @@ def rivals(check: Check, registry: Registry, shared: Sequence[str]) -> Iterator[
         yield found
 
 
+def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (), force: str | None = None) -> str:
+    """Make an adapter its tenant's live one, behind the gate; says for whom it is live.
+
+    Args:
+        adapter: its folder.
+        index: the run whose texts it is to search.
+        registry: keeps what is released.
+        shared: other tenants that it is to be live for, or `all`.
+        force: why it is released although it should not be.
+
+    Raises:
+        NoLift: it hands the base over, or a tenant would fall.
+        DoesNotFit: it is not for the index, or not for the tenant.
+    """
+    with checking(adapter, index) as check:
+        kept = Registry(registry)
+        with rivals(check, kept, shared) as found:
+            name = kept.release(check, force, found)
+        tenants = ", ".join(sorted(tenant for tenant, order in kept.live.items() if order[-1:] == [name]))
+        return f"{name} is live for {tenants}: {kept.folder(name)}/{check.adapter.files}"
+
+
 def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:
     """The encoder that a run has under the name that the adapter was made with.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from darklode.flows.adapt_encoder import adapt_encoder
-from darklode.flows.commands import adapt_compare, adapt_serve
+from darklode.flows.commands import adapt_compare, adapt_nightly, adapt_serve
 from darklode.flows.commands.options import ConfigOption, DefaultCommand, SetOption, application
 from darklode.flows.config import file_settings, overrides, preset_values
 from darklode.flows.console import console, printable, reporter, show
@@ -24,6 +24,7 @@ class Commands(DefaultCommand):
 
 app = application(no_args_is_help=True, cls=Commands)
 app.command()(adapt_compare.compare)
+app.command()(adapt_nightly.nightly)
 app.command()(adapt_serve.check)
 app.command()(adapt_serve.swap)
 app.command()(adapt_serve.onnx)

@@ -60,14 +60,9 @@ def release(
 ) -> None:
     """Make an adapter its tenant's live one; refused is what does not fit, lifts nothing or lets a tenant fall."""
     from darklode.flows import serving
-    from darklode.pipeline.serve.registry import Registry
 
-    with serving.checking(adapter, index) as check, answering(as_json=False) as answer:
-        kept = Registry(registry)
-        with serving.rivals(check, kept, share or ()) as rivals:
-            name = kept.release(check, force, rivals)
-        tenants = ", ".join(sorted(tenant for tenant, order in kept.live.items() if order[-1:] == [name]))
-        answer.say(f"{name} is live for {tenants}: {kept.folder(name)}/{check.adapter.files}")
+    with answering(as_json=False) as answer:
+        answer.say(serving.release(adapter, index, registry, share or (), force))
 
 
 @app.command(epilog="Example: darklode adapters rollback acme")

@@ -100,14 +100,14 @@ class HeldBack(DarklodeError):
     """Days of a search log that are implausible and wait for a decision; the run is complete without them.
 
     Args:
-        message: which, and why.
+        messages: which, and why; what else was held back that night.
         days: what `--accept-day` and `--discard-day` call them.
     """
 
     code = 4
 
-    def __init__(self, message: str, days: Sequence[str] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, *messages: str, days: Sequence[str] = ()) -> None:
+        super().__init__(*messages)
         self.days = list(days)
 
 

@@ -30,6 +30,12 @@ INPUTS = "inputs.json"
 Row = dict[str, Any]
 
 
+def is_registry(store: Store) -> bool:
+    """Whether a place is a registry's: it is, or may become one, or would be had its first release not been killed."""
+    names = store.lying()
+    return not names or not {NAME, KEPT}.isdisjoint(names)
+
+
 class Registry:
     """Adapters that were released, below a root.
 

@@ -35,6 +35,16 @@ class Start:
     learned: Sequence[str]
 
 
+def demand_head(method: str) -> None:
+    """Make sure that a method can begin with what was live.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    if method not in METHODS:
+        raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
+
+
 def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> Start:
     """Begin with an adapter.
 
@@ -50,8 +60,7 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
     """
     from darklode.pipeline.train.heads import LAYERS, added
 
-    if method not in METHODS:
-        raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
+    demand_head(method)
     if adapter.tenant != tenant:
         raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
     mine, theirs = identity(encoder), adapter.facts["base"]

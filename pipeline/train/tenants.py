@@ -41,14 +41,12 @@ class Job:
     Attributes:
         tenant: whose.
         run: where it goes.
-        steps: its stages, in data order.
-        hand_over: writes what is taken home.
+        begin: gives its stages, in data order, and what writes what is taken home.
     """
 
     tenant: str
     run: Run
-    steps: Sequence[Step]
-    hand_over: Callable[[], None]
+    begin: Callable[[], tuple[Sequence[Step], Callable[[], None]]]
 
 
 def place_of(tenant: str) -> str:
@@ -100,10 +98,11 @@ def _row(job: Job, together: Together, tell: Callable[[], None]) -> Row:
     about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
     with together.working():
         try:
-            for step in job.steps:
+            steps, hand_over = job.begin()
+            for step in steps:
                 if not (plan := step.plan(job.run)).stands:
                     job.run.execute(plan, step.work, lambda *_: tell())
-            job.hand_over()
+            hand_over()
         except DarklodeError as error:
             job.run.store.delete(RECORD)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}

@@ -170,6 +170,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "validate-benchmark/local",
         "adapt-encoder/local",
         "adapt-tenants/local",
+        "nightly-adapt/nightly",
         "compare-adapters/local",
         "train-towers/local",
         "generate-queries/local",
