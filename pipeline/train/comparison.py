@@ -22,7 +22,7 @@ from darklode.pipeline.train.rivals import BM25, CLOZE, JOINT, SHUFFLED
 from darklode.pipeline.train.tested import MEASURES
 from darklode.pipeline.train.verdict import DECIDES
 from darklode.schemas.adaptation import Method
-from darklode.schemas.adaptation_tables import COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
+from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON, COMPARISON_LISTS, COMPARISON_QUERIES
 from darklode.schemas.evaluation import EvaluateSettings
 
 SUMMED = Stage(
@@ -212,7 +212,8 @@ def page(run: Run, sources: list[str]) -> bytes:
     tables = [
         (f"Test queries: {part}", by_system(run, part), "") for part in sorted(parts, key=lambda one: one != first)
     ]
-    tables.append(("What it took", efforts(run), ""))
+    filled = run.tables(ADAPTER_HOLES.name).read(ADAPTER_HOLES.name)
+    tables += [("Labels in the first ten, and what the judge added", filled, ""), ("What it took", efforts(run), "")]
     named = ", ".join(f"`{cell(one)}`" for one in sources)
     told = "\n".join(f"- {one}" for one in labels_told(run))
     head = ["# Ways to adapt, compared", f"Learned from: {named}.", READING, *([told] if told else [])]

@@ -75,6 +75,9 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
         assert files(tmp_path / "out" / "tables" / "comparison_lists") == lists, "nothing is trained again"
         sides = {row["system"]: row for row in read(out, "adapter_holes")}
         after = share_labelled(out)
+        base = sides["base"]
+        row = f"| base | {base['places']} | {base['labelled']} | {base['judged']} | {base['relevant']} |"
+        assert row in (tmp_path / "out" / "comparison.md").read_text()
         assert set(sides) == set(before) == {"closed_form", "whitened", *BOUNDS}
         full = {one: row for one, row in sides.items() if row["places"] == 10 * 16}
         assert set(full) >= {"base", "closed_form", "whitened"}, "words alone may find fewer than ten"
