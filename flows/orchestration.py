@@ -30,6 +30,7 @@ from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import generate_queries as generating
 from darklode.flows import mine_logs as mine
 from darklode.flows import nightly_adapt as nightly
+from darklode.flows import run_laws as scaling
 from darklode.flows import train_towers as towers
 from darklode.flows import validate_benchmark as validate
 from darklode.flows.executor import Progress, execute, executing, executor, reported
@@ -203,6 +204,7 @@ adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
 nightly_adapt = as_flow("nightly-adapt", nightly.nightly_adapt)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
 train_towers = as_flow("train-towers", towers.train_towers)
+run_laws = as_flow("run-laws", scaling.run_laws)
 generate_queries = as_flow("generate-queries", generating.generate_queries)
 build_index = as_flow("build-index", indexing.build_index)
 update_index = as_flow("update-index", indexing.update_index)

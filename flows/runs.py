@@ -30,6 +30,9 @@ INDEXED = "indexed"
 GENERATED = "generated"
 """What is noted in a folder that `darklode generate` fills, and the source of its triplets: the run that it is of."""
 
+LAWS = "laws"
+"""What is noted in a folder that `darklode laws` fills: the runs, or the file of points, that they are of."""
+
 
 def existing(url: str) -> Run:
     """The run at a folder or prefix.
@@ -133,6 +136,8 @@ def recorded(run: Run) -> Recorded:
     from darklode.flows.config import recorded_settings
 
     inputs, settings = noted(run), run.store.read(SETTINGS)
+    if LAWS in inputs:
+        raise ArtifactError(f"{run.store.url} holds laws made by `darklode laws`, and no run")
     if not inputs or settings is None:
         raise no_run(run)
     if ADAPTED in inputs:

@@ -13,6 +13,7 @@ from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
 from darklode.schemas.generation import GENERATORS, GenerateSettings
 from darklode.schemas.judging import JUDGES, JudgeSettings, LabelSettings
 from darklode.schemas.kinds import Group, OfKind
+from darklode.schemas.laws import LawSettings
 from darklode.schemas.mining import (
     AdmissionSettings,
     AssociateSettings,
@@ -234,6 +235,7 @@ class Settings(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
     adapt: AdaptSettings = AdaptSettings()
     towers: TowerSettings = TowerSettings()
+    laws: LawSettings = LawSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
     semantic_ids: SemanticIdSettings = SemanticIdSettings()
     generate: Annotated[GenerateSettings, OfKind(GENERATORS, GenerateSettings)] = Field(

@@ -6,15 +6,14 @@ Every table that belongs to a tenant carries the tenant: ids are unique within a
 
 import pyarrow as pa
 
-from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
+from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
-from darklode.schemas.tower_tables import TOWER_TABLES
 
 DOCUMENTS = Table(
     "documents",
@@ -391,8 +390,7 @@ TABLES: dict[str, Table] = {
         TEST_TEXTS,
         MANUAL_TEXTS,
         *EVALUATION_TABLES,
-        *ADAPTATION_TABLES,
-        *TOWER_TABLES,
+        *TRAINING_TABLES,
         *SERVING_TABLES,
         *GENERATION_TABLES,
         *REVIEW_TABLES,

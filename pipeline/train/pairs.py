@@ -84,7 +84,7 @@ def adaptation_pairs(
     output.facts["tenant"] = tenant
     for source in sources:
         for rows in source.texts(tenant):
-            output.write("adaptation_texts", _texts(rows, source.number))
+            output.write("adaptation_texts", searched(rows, source.number))
     queries = pa.concat_tables([_indexed(one.queries(tenant), one.number) for one in sources])
     labels = pa.concat_tables([one.labels(tenant, settings.sources, settings.min_probability) for one in sources])
     _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
@@ -145,7 +145,8 @@ def _indexed(rows: pa.Table, number: int) -> pa.Table:
     return rows.append_column("index", pa.array([number] * rows.num_rows, pa.int32()))
 
 
-def _texts(rows: pa.Table, number: int) -> pa.Table:
+def searched(rows: pa.Table, number: int) -> pa.Table:
+    """Texts of a run, in the columns of `chunks`, as rows of `adaptation_texts`."""
     columns = {name: rows[name] for name in ("tenant", "doc_id", "content_hash")}
     index = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
     return ADAPTATION_TEXTS.rows(columns | {"text_id": rows["chunk_id"], "index": index})

@@ -73,8 +73,11 @@ class Base:
         return CachedQueries(self._model, cache)(texts)
 
     def open(self, tables: Tables) -> Frozen:
-        """The vectors of all texts of `adaptation_texts`; those that the cache lacks are encoded first."""
-        texts = tables.read("adaptation_texts")
+        """The vectors of all texts of `adaptation_texts`."""
+        return self.over(tables.read("adaptation_texts"))
+
+    def over(self, texts: pa.Table) -> Frozen:
+        """The vectors of texts, rows of `adaptation_texts`; those that the cache lacks are encoded first."""
         encoder, cache = self._model, EmbeddingCache(self.cache.root, self.cache.dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)

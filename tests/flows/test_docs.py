@@ -16,6 +16,7 @@ from darklode.flows import (
     evaluate_systems,
     generate_queries,
     mine_logs,
+    run_laws,
     train_towers,
     validate_benchmark,
 )
@@ -125,6 +126,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         adapt_encoder.steps(BASE, settings),
         compare_adapters.comparing(BASE, settings, [], 1),
         train_towers.steps(BASE, PAIR, [], settings),
+        run_laws.steps(BASE, settings),
         generate_queries.steps(SOURCE, InverseCloze(), settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],

@@ -13,6 +13,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
+from darklode.schemas.law_tables import LAW_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
@@ -125,6 +126,7 @@ def tables_written(run: Run) -> list[str]:
         *ADAPTATION_TABLES,
         *DAY_TABLES,
         *MINED_TABLES,
+        *LAW_TABLES,
         *EVALUATION_TABLES,
         *REVIEW_TABLES,
         *SERVING_TABLES,

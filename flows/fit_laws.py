@@ -1,0 +1,72 @@
+"""Fitting laws to points: of a file, or of a folder of `darklode laws run`."""
+
+from __future__ import annotations
+
+from darklode.flows.runs import LAWS, note, noted
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.laws.fit import FIT, laws
+from darklode.pipeline.laws.page import PAGE, page
+from darklode.pipeline.laws.points import POINTS, law_points
+from darklode.schemas.places import absolute
+
+FILES = (".csv", ".parquet")
+
+
+def fit_laws(source: str, out: str | None = None, *, seed: int = 0) -> Run:
+    """Look for a law in each measure and source of some points.
+
+    Args:
+        source: a CSV or Parquet file of points, or a folder of `darklode laws run`.
+        out: where tables and page go; None: to that folder.
+        seed: of the resamples.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CommandLineError: a file's laws have no folder to go to.
+        ArtifactError: the folder holds no points, or something else lies where they are to go.
+        InputError: a row of the file cannot be a point.
+    """
+    of_file = source.endswith(FILES)
+    if of_file and out is None:
+        raise CommandLineError("say where the laws of a file go: --out FOLDER")
+    run = laws_folder(out or source) if of_file else opened(source)
+    with run.lock():
+        if of_file:
+            file = absolute(source)
+            note(run, {LAWS: [file]})
+            print_ = source_fingerprint(file)
+            run_step(run, Step(POINTS, call(law_points), lambda: {"the file": print_}, source=file))
+        run_step(run, Step(FIT, call(laws, seed=seed)))
+        run.store.write("views.sql", views_sql(run).encode())
+        run.store.write(PAGE, page(run))
+    return run
+
+
+def laws_folder(out: str) -> Run:
+    """Where points and laws go.
+
+    Raises:
+        ArtifactError: something else lies there.
+    """
+    run = Run(out)
+    if LAWS not in noted(run) and run.store.lying():
+        raise ArtifactError(f"{run.store.url} holds something else than laws; choose another --out")
+    return run
+
+
+def opened(folder: str) -> Run:
+    """A folder that holds points.
+
+    Raises:
+        ArtifactError: it holds none.
+    """
+    run = Run(folder)
+    if run.manifest(POINTS) is None:
+        raise ArtifactError(f"{run.store.url} holds no points of `darklode laws run`, and is no CSV or Parquet file")
+    return run

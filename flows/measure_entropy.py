@@ -1,0 +1,79 @@
+"""Contrastive entropy of an encoder, an adapter or a tower over a run's labelled pairs."""
+
+from __future__ import annotations
+
+from darklode.flows import tools
+from darklode.flows.config import recorded_settings
+from darklode.flows.runs import ADAPTED, SETTINGS, noted, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.laws.measured import ENTROPY_STAGE, OF_A_MINED_RUN, System, entropies
+from darklode.pipeline.train.adapter import Adapter
+from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.settings import Settings
+
+TEMPERATURE = 0.05
+"""Of sentence-transformers' MultipleNegativesRankingLoss (scale 20), where an encoder does not say what its own is."""
+
+
+def measure_entropy(url: str, encoder: str, tenant: str | None = None, temperature: float | None = None) -> Run:
+    """Measure each labelled positive of a run against random texts; tables lie in the run, those of the last encoder.
+
+    Args:
+        url: folder or s3:// prefix of a build or a mined run.
+        encoder: an encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.
+        tenant: whose pairs; None: everybody's, of an adapter its own.
+        temperature: of the scores; None: the model's own.
+
+    Returns:
+        The run.
+
+    Raises:
+        ArtifactError: no finished run lies there, or it has no such tenant.
+        DoesNotFit: the adapter is another tenant's.
+    """
+    run = Run(url)
+    made = recorded(run)
+    source = Source(run, 0, made.mined, made.settings.mining.text_characters)
+    adapter = Adapter.open(encoder) if ADAPTED in noted(Run(encoder)) else None
+    tenants = _whose(source, tenant, adapter)
+    system = _system(source, made.settings, encoder, adapter, temperature)
+    step = Step(
+        OF_A_MINED_RUN if made.mined else ENTROPY_STAGE,
+        call(entropies, system, tenants=tenants, seed=made.settings.seed),
+        source=source,
+    )
+    with run.lock():
+        run_step(run, step)
+        run.store.write("views.sql", views_sql(run).encode())
+    return run
+
+
+def _system(
+    source: Source, settings: Settings, name: str, adapter: Adapter | None, temperature: float | None
+) -> System:
+    kind = adapter.base if adapter else tools.encoder(name, settings)
+    kind.fetch()
+    base = Base(kind, settings.cache, settings.vectors, (source,))
+    if adapter is None:
+        return System(name, base, None, temperature or TEMPERATURE)
+    own = recorded_settings(adapter.store.read(SETTINGS) or b"{}").adapt.temperature
+    return System(name, base, adapter.encode, temperature or own, adapter.facts["weights"])
+
+
+def _whose(source: Source, tenant: str | None, adapter: Adapter | None) -> list[str]:
+    there = source.tenants()
+    if adapter is None:
+        wanted = [tenant] if tenant else there
+    elif tenant is not None and tenant not in adapter.tenants:
+        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+    else:
+        wanted = [tenant or adapter.tenant]
+    missing = [one for one in wanted if one not in there]
+    if missing or not there:
+        named = missing[0] if missing else ""
+        raise ArtifactError(f"{source.run.store.url} has no labelled pairs of the tenant {named}")
+    return wanted

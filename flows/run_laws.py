@@ -1,0 +1,69 @@
+"""run-laws: train on ever more labels of runs, measure each on the same test queries, and look for a law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from darklode.flows.adapt_encoder import base_of, pairs_step
+from darklode.flows.executor import executor
+from darklode.flows.fit_laws import laws_folder
+from darklode.flows.reporting import reporter
+from darklode.flows.runs import LAWS, SETTINGS, note, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.laws.fit import FIT, laws
+from darklode.pipeline.laws.page import PAGE, page, told
+from darklode.pipeline.train.needs import check_parts
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.settings import Settings
+
+
+def run_laws(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> str:
+    """Train each cell of the grid, and fit laws to what they reach.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        out: folder or s3:// prefix of points and laws.
+        settings: what differs from the first run's own settings.
+
+    Returns:
+        The verdicts.
+
+    Raises:
+        MissingPart: the method needs what is not installed.
+        SettingsError: a size is more than there is, or nothing could choose a learning rate.
+    """
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings or {})
+    check_parts(chosen.adapt.method)
+    base, run = base_of(runs, made, encoder, chosen), laws_folder(out)
+    with run.lock():
+        note(run, {LAWS: list(runs), "encoder": encoder})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        for step in steps(base, chosen):
+            run_step(run, step)
+        run.store.write("views.sql", views_sql(run).encode())
+        text = page(run)
+        run.store.write(PAGE, text)
+        executor().show(run, text.decode)
+    said = told(run.tables("law_verdicts"))
+    for sentence in said:
+        reporter().say(sentence)
+    return " ".join(said)
+
+
+def steps(base: Base, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    from darklode.pipeline.laws.grid import GRID, grid
+
+    given = settings.adapt.but("tenant", "sources", "min_probability", "judge_holes")
+    return [
+        pairs_step(base, settings),
+        Step(GRID, call(grid, given, base, settings.laws, seed=settings.seed)),
+        Step(FIT, call(laws, seed=settings.seed)),
+    ]

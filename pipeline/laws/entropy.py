@@ -1,0 +1,92 @@
+"""Contrastive entropy of labelled pairs (Scaling Laws for Dense Retrieval, Eq. 6): −log of the positive's share of the
+softmax over it and W random texts that nobody labelled for the query."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.train.task import Labels
+from darklode.pipeline.train.vectors import Floats, Frozen, Ints
+
+NEGATIVES = 256
+"""W."""
+
+BLOCK = 64
+"""Pairs at a time: each takes W vectors."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Pairs, and the texts that each positive is held against.
+
+    Attributes:
+        query: number of each pair's query, ascending, shape (n_pairs,).
+        position: of its positive.
+        negatives: positions of its query's negatives, shape (n_queries, W); −1 where there are not as many.
+    """
+
+    query: Ints
+    position: Ints
+    negatives: Ints
+
+    @property
+    def counts(self) -> Ints:
+        """Negatives of each pair."""
+        return np.asarray((self.negatives[self.query] >= 0).sum(axis=1))
+
+    def entropy(self, frozen: Frozen, vectors: Floats, temperature: float) -> NDArray[np.float64]:
+        """Of each pair, in nats; of equal scores log(1 + W).
+
+        Args:
+            frozen: the texts' vectors.
+            vectors: unit vectors of the queries, shape (n_queries, dimensions).
+            temperature: scores are divided by it.
+        """
+        out = np.empty(len(self.query))
+        for start in range(0, len(self.query), BLOCK):
+            rows = slice(start, start + BLOCK)
+            query, mine = vectors[self.query[rows]], self.negatives[self.query[rows]]
+            held = frozen.take(np.maximum(mine, 0).reshape(-1)).reshape(*mine.shape, -1)
+            scores = np.einsum("qd,qwd->qw", query, held).astype(np.float64) / temperature
+            scores[mine < 0] = -np.inf
+            own = np.einsum("qd,qd->q", query, frozen.take(self.position[rows])).astype(np.float64) / temperature
+            every = np.column_stack([own, scores])
+            most = every.max(axis=1)
+            out[rows] = np.log(np.exp(every - most[:, None]).sum(axis=1)) + most - own
+        return out
+
+
+def drawn(ids: list[str], pairs: tuple[Ints, Ints], labelled: Labels, n_positions: int, seed: int) -> Drawn:
+    """Draw each query's negatives among the texts that are not labelled for it.
+
+    A query's draw hangs on the seed, its id and the texts alone: another query changes nothing of it.
+
+    Args:
+        ids: of the queries.
+        pairs: number of the query and position of the positive, of each pair.
+        labelled: all that is labelled of the queries, either way.
+        n_positions: of all texts.
+        seed: of the draws.
+    """
+    order = np.lexsort((pairs[1], pairs[0]))
+    turned = np.random.default_rng([seed, n_positions]).permutation(n_positions)
+    starts = np.array([_start(seed, one) % n_positions for one in ids], np.int64)
+    low, high = (np.searchsorted(labelled.keys, (np.arange(len(ids)) + more) * n_positions) for more in (0, 1))
+    width = min(NEGATIVES + int((high - low).max(initial=0)), n_positions)
+    found = np.full((len(ids), NEGATIVES), -1, np.int64)
+    for start in range(0, len(ids), BLOCK):
+        rows = np.arange(start, min(start + BLOCK, len(ids)))
+        wanted = turned[(starts[rows, None] + np.arange(width)) % n_positions]
+        free = ~labelled.have(rows[:, None], wanted)
+        place = np.cumsum(free, axis=1) - 1
+        query, column = np.nonzero(free & (place < NEGATIVES))
+        found[rows[query], place[query, column]] = wanted[query, column]
+    return Drawn(pairs[0][order], pairs[1][order], found)
+
+
+def _start(seed: int, query_id: str) -> int:
+    return int(hashlib.sha256(f"{seed} {query_id}".encode()).hexdigest()[:15], 16)

@@ -1,0 +1,307 @@
+"""The forms that a law may have: how loss falls with labelled queries D, with parameters N, or with both.
+
+Sources: Scaling Laws for Dense Retrieval, Eq. 7 to 9; Chinchilla's additive form (Hoffmann et al. 2022, Eq. 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+EXPONENTS = (0.02, 5.0)
+"""Bounds: below, a power is a logarithm; above, only the product of exponent and scale can be told."""
+
+STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
+FLOORS = (0.0, 0.5, 0.9)
+"""Of the lowest value seen."""
+
+SPAN = 5.0
+"""How far D0 may lie beyond the sizes, as a natural logarithm."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """What was measured.
+
+    Attributes:
+        size: labelled queries, shape (n,).
+        parameters: shape (n,); NaN where nobody says.
+        value: the loss, above 0, shape (n,).
+    """
+
+    size: Floats
+    parameters: Floats
+    value: Floats
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def take(self, rows: NDArray[np.bool_]) -> Points:
+        """Some of them."""
+        return Points(self.size[rows], self.parameters[rows], self.value[rows])
+
+    def at(self, size: Floats, parameters: Floats) -> Points:
+        """Places without values."""
+        return Points(size, parameters, np.full(len(size), np.nan))
+
+    def with_values(self, value: Floats) -> Points:
+        """The same places with other values."""
+        return Points(self.size, self.parameters, value)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a form's numbers are relative to, so that they hang little on one another.
+
+    Attributes:
+        size: mean logarithm of the sizes above 0.
+        parameters: likewise.
+        low: logarithm of the smallest size above 0.
+        high: of the largest.
+        least: the lowest value.
+        middle: the median value.
+    """
+
+    size: float
+    parameters: float
+    low: float
+    high: float
+    least: float
+    middle: float
+
+    @classmethod
+    def of(cls, points: Points) -> Frame:
+        """That of some points."""
+        known, least = np.log(points.size[points.size > 0]), float(points.value.min())
+        given = points.parameters[~np.isnan(points.parameters)]
+        mean = float(np.log(given).mean()) if len(given) else 0.0
+        some = known if len(known) else np.zeros(1)
+        return cls(float(some.mean()), mean, some.min(), some.max(), least, float(np.median(points.value)))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A law's form. It is searched for in coordinates of its own, the last of which is the floor δ.
+
+    Attributes:
+        name: in the tables.
+        formula: as people write it.
+        constants: names of what is told.
+        varies: the columns of which at least two values are needed.
+        log: the logarithm of what is above the floor, from coordinates, frame and points.
+        told: the constants from the coordinates.
+        exponents: places of the exponents among the coordinates.
+        start: coordinates to begin at, without the floor, for an exponent and what is above the floor at the middle.
+        bounds: lowest and highest coordinates, without the floor.
+    """
+
+    name: str
+    formula: str
+    constants: tuple[str, ...]
+    varies: tuple[str, ...]
+    log: Callable[[Floats, Frame, Points], Floats]
+    told: Callable[[Floats, Frame], Floats]
+    exponents: tuple[int, ...]
+    start: Callable[[tuple[float, ...], float, Frame], list[list[float]]]
+    bounds: Callable[[Frame], tuple[list[float], list[float]]]
+
+    @property
+    def count(self) -> int:
+        """How many constants it has."""
+        return len(self.constants)
+
+    def log_value(self, at: Floats, frame: Frame, points: Points) -> Floats:
+        """Logarithm of the loss at points."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
+
+    def starts(self, frame: Frame) -> Floats:
+        """Where the search begins, shape (n_starts, n_constants)."""
+        found = [
+            [*one, frame.least * floor]
+            for floor in FLOORS
+            for exponents in product(STARTS[:: max(len(self.exponents), 1)], repeat=len(self.exponents))
+            for one in self.start(exponents, np.log(frame.middle - frame.least * floor), frame)
+        ]
+        low, high = self.limits(frame)
+        return np.asarray(np.clip(np.array(found), low, high))
+
+    def limits(self, frame: Frame) -> tuple[Floats, Floats]:
+        """Lowest and highest coordinates."""
+        low, high = self.bounds(frame)
+        most = frame.least if self.varies else 2 * frame.middle
+        return np.array([*low, 0.0]), np.array([*high, most])
+
+    def ends(self, at: Floats, frame: Frame) -> list[str]:
+        """What of a fit is degenerate: which bounds it lies at, and what that means."""
+        told = dict(zip(self.constants, self.told(at, frame), strict=True))
+        found = []
+        for place in self.exponents:
+            name = self.constants[place]
+            if at[place] > 0.99 * EXPONENTS[1]:
+                scale = _SCALES[name]
+                said = f"only {name}·{scale} = {told[name] * told[scale]:.3g} can be told"
+                found.append(f"{name} is at its bound {EXPONENTS[1]:g}: {said}")
+            elif at[place] < 1.01 * EXPONENTS[0]:
+                found.append(f"{name} is at its bound {EXPONENTS[0]:g}: no more than a logarithm")
+        if "D0" in told and told["D0"] > 0.99 * np.exp(frame.high + SPAN):
+            found.append(f"D0 is at its bound {told['D0']:.3g}: a straight line in D")
+        return found
+
+
+_SCALES = {"alpha": "A", "beta": "B"}
+
+
+def _power(column: str, at: Floats, frame: Frame, points: Points) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
+
+
+def _power_told(column: str, at: Floats, frame: Frame) -> Floats:
+    return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
+
+
+def _started(at: Floats, frame: Frame, points: Points) -> Floats:
+    return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
+
+
+def _started_told(at: Floats, frame: Frame) -> Floats:
+    scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
+    return np.array([scale, at[1], np.exp(at[2]), at[3]])
+
+
+def _log(size: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(size))
+
+
+def _terms(at: Floats, frame: Frame, points: Points) -> tuple[Floats, Floats]:
+    """Logarithms of (A/N)^α and of (B/D)^β."""
+    return (
+        np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
+        np.asarray(at[2] - at[3] * (_log(points.size) - frame.size)),
+    )
+
+
+def _joint(at: Floats, frame: Frame, points: Points) -> Floats:
+    ofn, ofd = _terms(at, frame, points)
+    return np.asarray(at[3] * np.logaddexp(ofn / at[3], ofd / at[3]))
+
+
+def _additive(at: Floats, frame: Frame, points: Points) -> Floats:
+    return np.logaddexp(*_terms(at, frame, points))
+
+
+def _both_told(at: Floats, frame: Frame) -> Floats:
+    scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
+    return np.array([scales[0], at[1], scales[1], at[3], at[4]])
+
+
+def _halves(exponents: tuple[float, ...], level: float, _: Frame) -> list[list[float]]:
+    """Both terms alike, or one of them small."""
+    shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
+    return [
+        [level + float(np.log(mine)), exponents[0], level + float(np.log(other)), exponents[1]]
+        for mine, other in shares
+    ]
+
+
+_LEVEL = (-40.0, 40.0)
+
+
+def _one(column: str, name: str, scale: str, exponent: str) -> Form:
+    symbol = {"size": "D", "parameters": "N"}[column]
+    greek = {"alpha": "α", "beta": "β"}[exponent]
+    return Form(
+        name,
+        f"L = ({scale}/{symbol})^{greek} + δ",
+        (scale, exponent, "delta"),
+        (column,),
+        lambda at, frame, points: _power(column, at, frame, points),
+        lambda at, frame: _power_told(column, at, frame),
+        (1,),
+        lambda exponents, level, _: [[level, exponents[0]]],
+        lambda _: ([_LEVEL[0], EXPONENTS[0]], [_LEVEL[1], EXPONENTS[1]]),
+    )
+
+
+SIZE = _one("size", "size", "B", "beta")
+"""Eq. 8."""
+
+PARAMETERS = _one("parameters", "parameters", "A", "alpha")
+"""Eq. 7."""
+
+STARTED = Form(
+    "size, begun",
+    "L = (B/(D + D₀))^β + δ",
+    ("B", "beta", "D0", "delta"),
+    ("size",),
+    _started,
+    _started_told,
+    (1,),
+    lambda exponents, level, frame: [
+        [level, exponents[0], at] for at in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
+    ],
+    lambda frame: (
+        [_LEVEL[0], EXPONENTS[0], frame.low - SPAN],
+        [_LEVEL[1], EXPONENTS[1], frame.high + SPAN],
+    ),
+)
+"""Of what begins trained: D₀ is what that is worth in labels. Eq. 8 is infinite at D = 0, an encoder's loss is not."""
+
+JOINT = Form(
+    "joint",
+    "L = [(A/N)^(α/β) + B/D]^β + δ",
+    ("A", "alpha", "B", "beta", "delta"),
+    ("size", "parameters"),
+    _joint,
+    _both_told,
+    (1, 3),
+    _halves,
+    lambda _: ([_LEVEL[0], EXPONENTS[0]] * 2, [_LEVEL[1], EXPONENTS[1]] * 2),
+)
+"""Eq. 9."""
+
+ADDITIVE = Form(
+    "additive",
+    "L = (A/N)^α + (B/D)^β + δ",
+    JOINT.constants,
+    JOINT.varies,
+    _additive,
+    _both_told,
+    (1, 3),
+    _halves,
+    JOINT.bounds,
+)
+
+CONSTANT = Form(
+    "constant",
+    "L = δ",
+    ("delta",),
+    (),
+    lambda _at, _frame, points: np.full(len(points), -np.inf),
+    lambda at, _: at,
+    (),
+    lambda *_: [[]],
+    lambda _: ([], []),
+)
+"""No law: what a law has to be better than."""
+
+FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
+
+
+def fitting(points: Points) -> list[Form]:
+    """The laws that points can speak of: of what varies in them.
+
+    A size of 0 has a place in `STARTED` alone, so that no other one is held against it there.
+    """
+    sizes, models = np.unique(points.size), np.unique(points.parameters[~np.isnan(points.parameters)])
+    if len(models) > 1 and not np.isnan(points.parameters).any():
+        return [JOINT, ADDITIVE] if len(sizes) > 1 else [PARAMETERS]
+    return [STARTED] if not sizes.all() else [SIZE, STARTED]

@@ -1,0 +1,229 @@
+"""Whether points follow a law: rules that are gone through before the largest points are looked at, then those points.
+
+1. Places whose mean loss is above nine tenths of chance are left out: there a loss does not fall yet.
+2. The largest sizes (and the largest models, where both vary) are held out.
+3. No law, where the loss at the largest size fitted is no lower than at the smallest.
+4. Not identifiable yet, where there are not more places than constants, or too few points for AICc.
+5. No law, where a constant has the lower AICc.
+6. The same again one size lower: no law, where the largest size fitted is missed by more than 3 % from the smaller
+   ones, or by no less than "as the size before" misses it.
+7. Not identifiable yet, where the 95 % interval at the held-out point is wider than 5 % to a side.
+8. Otherwise a law is claimed, of the form with the lowest AICc. Now the held-out point is looked at: no law, where it
+   is missed by more than 3 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.fitting import Fit, fit
+from darklode.pipeline.laws.forms import CONSTANT, Floats, Form, Points, fitting
+
+PLATEAU = 0.9
+"""Of the loss of chance."""
+
+MISSED = 0.03
+WIDE = 0.05
+
+LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
+
+
+@dataclass
+class Found:
+    """What is found of points.
+
+    Attributes:
+        points: all.
+        verdict: one of the three.
+        reason: in words.
+        plateau: which points are left out for being near to chance, shape (n,).
+        held: which are held out.
+        fits: of each form, to the others.
+        chosen: that with the lowest AICc, if there is any.
+        error: how far it misses the held-out places, as a share; the mean over them.
+        naive: how far "as the size before" misses them; NaN for several models.
+        claimed: whether a law was claimed before they were looked at.
+        places: every size and model.
+        seen: the mean loss at each.
+        ends: of the 95 % interval of a new point there, by the chosen fit, shape (2, n_places).
+        whole: the chosen form fitted to all points but those near to chance, where a law stands.
+    """
+
+    points: Points
+    plateau: NDArray[np.bool_]
+    held: NDArray[np.bool_]
+    places: Points
+    seen: Floats
+    fits: list[Fit] = field(default_factory=list)
+    chosen: Fit | None = None
+    verdict: str = UNKNOWN
+    reason: str = ""
+    error: float = float("nan")
+    naive: float = float("nan")
+    claimed: bool = False
+    ends: Floats | None = None
+    whole: Fit | None = None
+
+    @property
+    def held_places(self) -> NDArray[np.bool_]:
+        """Which places are held out."""
+        return among(self.places, self.points.take(self.held))
+
+    @property
+    def plateau_of_places(self) -> NDArray[np.bool_]:
+        """Which places are near to chance."""
+        return among(self.places, self.points.take(self.plateau))
+
+
+def judge(points: Points, chance: float | None, resamples: int, seed: int) -> Found:
+    """Look for a law.
+
+    Args:
+        points: of one measure and one source of labels.
+        chance: loss of an encoder that knows nothing; None: nobody knows.
+        resamples: of the interval.
+        seed: of its draws.
+    """
+    plateau = _plateau(points, chance)
+    kept = points.take(~plateau)
+    held = np.zeros(len(points), bool)
+    held[~plateau] = largest(kept)
+    found = Found(points, plateau, held, *mean_losses(points))
+    fitted, beyond = points.take(~plateau & ~held), points.take(held)
+    forms = [form for form in fitting(kept) if len(_places(fitted)) >= form.count] if len(kept) else []
+    found.fits = [fit(form, fitted) for form in forms]
+    found.chosen = min(found.fits, key=lambda one: (one.aicc, one.form.count), default=None)
+    if found.chosen is not None:
+        found.ends = np.stack(band(found.chosen, found.places, resamples, seed))
+    found.verdict, found.reason = _claim(found, fitted, beyond)
+    found.claimed = found.verdict == LAW
+    if found.chosen is not None:
+        found.error, found.naive = missed(found.chosen, beyond), _naive(fitted, beyond)
+    if found.claimed and not found.error <= MISSED:
+        found.verdict, found.reason = NO_LAW, f"one was claimed, and the largest size is missed by {found.error:.1%}"
+    elif found.claimed and found.chosen is not None:
+        found.whole = fit(found.chosen.form, kept)
+    return found
+
+
+def largest(points: Points) -> NDArray[np.bool_]:
+    """The points of the largest size, and where models vary, too, those of the largest model."""
+    if not len(points):
+        return np.zeros(0, bool)
+    models = points.parameters[~np.isnan(points.parameters)]
+    out = np.zeros(len(points), bool)
+    if len(np.unique(points.size)) > 1:
+        out |= points.size == points.size.max()
+    if len(np.unique(models)) > 1:
+        out |= points.parameters == models.max()
+    return out
+
+
+def missed(found: Fit, beyond: Points) -> float:
+    """How far a fit misses the means at places, as a share of them; the mean over the places."""
+    places, means = mean_losses(beyond)
+    return float(np.abs(found.predict(places) / means - 1).mean()) if len(means) else float("nan")
+
+
+def _claim(found: Found, fitted: Points, beyond: Points) -> tuple[str, str]:
+    """The verdict as far as it needs no look at the values held out."""
+    if _flat(fitted):
+        return NO_LAW, "no effect is measurable: the loss at the largest size fitted is no lower than at the smallest"
+    best, n = found.chosen, len(_places(fitted))
+    if best is None or n <= best.form.count or np.isinf(best.aicc):
+        wanted = (best.form if best else fitting(fitted)[0] if len(fitted) else None, n)
+        return UNKNOWN, _too_few(*wanted, int(found.plateau.sum()), len(fitted))
+    if fit(CONSTANT, fitted).aicc <= best.aicc:
+        return NO_LAW, "no effect is measurable: a constant has the lower AICc"
+    said = _before(best.form, fitted)
+    if said:
+        return said
+    assert found.ends is not None
+    low, high = found.ends[:, among(found.places, beyond)]
+    width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
+    if not width <= WIDE:
+        return (
+            UNKNOWN,
+            f"the prediction of the held-out size is known to {width:.0%} to a side only, {WIDE:.0%} is wanted",
+        )
+    degenerate = "; ".join(best.form.ends(best.at, best.frame))
+    return LAW, f"its constants are degenerate and not to be quoted: {degenerate}" if degenerate else ""
+
+
+def _before(form: Form, fitted: Points) -> tuple[str, str] | None:
+    """Whether the form, fitted to smaller sizes still, would have been believed."""
+    inner = largest(fitted)
+    smaller, last = fitted.take(~inner), fitted.take(inner)
+    if len(_places(smaller)) < form.count:
+        return UNKNOWN, f"{form.count} sizes below the largest one fitted are needed to check it"
+    error, naive = missed(fit(form, smaller), last), _naive(smaller, last)
+    if not error <= MISSED:
+        return NO_LAW, f"the largest size fitted is missed by {error:.1%} from the smaller ones"
+    if error >= naive:
+        return NO_LAW, f"the largest size fitted is missed by {error:.1%}, by {naive:.1%} if nothing changed"
+    return None
+
+
+def _too_few(form: Form | None, places: int, near: int, points: int) -> str:
+    left = f"; {near} points near to chance are left out" if near else ""
+    if form is None:
+        return f"no point is left to fit{left}"
+    wanted = f"{form.formula} takes {form.count + 3} points at {form.count + 1} places besides the largest"
+    return f"{wanted}, and there are {points} at {places}{left}"
+
+
+def _plateau(points: Points, chance: float | None) -> NDArray[np.bool_]:
+    """The points of places whose mean is near to chance."""
+    if chance is None or not len(points):
+        return np.zeros(len(points), bool)
+    places, means = mean_losses(points)
+    return among(points, places.take(means > PLATEAU * chance))
+
+
+def among(points: Points, others: Points) -> NDArray[np.bool_]:
+    """Which points lie at a size and model of others."""
+    return np.asarray((_keys(points)[:, None] == _keys(others)[None]).all(axis=2).any(axis=1))
+
+
+def _keys(points: Points) -> Floats:
+    return np.column_stack([np.nan_to_num(points.parameters, nan=-1), points.size])
+
+
+def _places(points: Points) -> Floats:
+    """Different sizes and models, ascending."""
+    return np.unique(_keys(points), axis=0)
+
+
+def mean_losses(points: Points) -> tuple[Points, Floats]:
+    """Each place and the mean loss there."""
+    keys = _keys(points)
+    places, number = np.unique(keys, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    means = np.bincount(number, points.value) / np.bincount(number) if len(keys) else np.empty(0)
+    known = np.where(places[:, 0] < 0, np.nan, places[:, 0])
+    return points.at(places[:, 1], known), means
+
+
+def _in_turn(points: Points) -> Floats | None:
+    """Mean losses in ascending order of what varies; None where size and model do."""
+    places, means = mean_losses(points)
+    models = np.unique(places.parameters[~np.isnan(places.parameters)])
+    if len(models) > 1 and len(np.unique(places.size)) > 1:
+        return None
+    return means
+
+
+def _flat(points: Points) -> bool:
+    means = _in_turn(points)
+    return means is not None and len(means) > 1 and bool(means[-1] >= means[0])
+
+
+def _naive(before: Points, after: Points) -> float:
+    mine, other = _in_turn(before), _in_turn(after)
+    if mine is None or other is None or not len(mine) or not len(other):
+        return float("nan")
+    return float(np.abs(mine[-1] / other - 1).mean())

@@ -1,0 +1,42 @@
+"""Intervals of predictions: they hold new points, widen beyond the sizes, and hang on the seed alone."""
+
+import numpy as np
+
+from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.fitting import fit
+from darklode.pipeline.laws.forms import SIZE, Points
+
+SIZES = np.repeat(2.0 ** np.arange(7, 13), 4)
+
+
+def law(sizes: np.ndarray) -> np.ndarray:
+    return np.asarray((600 / sizes) ** 0.4 + 0.8)
+
+
+def points(sizes: np.ndarray, seed: int) -> Points:
+    noise = np.exp(np.random.default_rng(seed).normal(0, 0.01, len(sizes)))
+    return Points(sizes, np.full(len(sizes), np.nan), law(sizes) * noise)
+
+
+def test_most_new_points_lie_within() -> None:
+    found = fit(SIZE, points(SIZES, 0))
+    low, high = band(found, found.points, 60, 0)
+    new = points(SIZES, 1).value
+    assert ((low <= new) & (new <= high)).mean() > 0.85
+    assert (np.log(high / low) < 0.15).all()  # six deviations of .01, and what the fit does not know
+
+
+def test_they_widen_where_nothing_was_measured() -> None:
+    found = fit(SIZE, points(SIZES, 0))
+    places = found.points.at(np.array([1024.0, 1 << 18]), np.full(2, np.nan))
+    low, high = band(found, places, 40, 0)
+    width = np.log(high / low)
+    assert width[1] > 1.5 * width[0]
+    assert np.array_equal(band(found, places, 40, 0)[0], low)
+
+
+def test_as_many_points_as_constants_have_none() -> None:
+    few = points(SIZES[::8][:3], 0)
+    low, high = band(fit(SIZE, few), few, 10, 0)
+    assert np.isnan(low).all()
+    assert np.isnan(high).all()

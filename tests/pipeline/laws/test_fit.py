@@ -1,0 +1,48 @@
+"""The stage: each point has its part, what is held out is not fitted, and the same points give the same bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.laws.fit import FIT, WITHOUT, laws
+from darklode.pipeline.laws.page import page, told
+from darklode.schemas.law_tables import LAW_POINTS
+from helpers.runs import put, read
+
+
+def run_of(folder: Path) -> Run:
+    """A planted law that begins at chance, two seeds."""
+    draws, rows = np.random.default_rng(0), []
+    for size in 2 ** np.arange(4, 12):
+        for seed in range(2):
+            value = min((2000 / size) ** 0.5 + 1, 5.5) * np.exp(draws.normal(0, 0.001))
+            rows.append({"measure": "contrastive_entropy", "source": "a|b", "size": int(size), "seed": seed})
+            rows[-1] |= {"value": value}
+    run = Run(str(folder))
+    put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
+    step = Step(FIT, call(laws, seed=0))
+    run.execute(step.plan(run), step.work)
+    return run
+
+
+def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a")
+    (verdict,) = read(run, "law_verdicts")
+    assert (verdict["verdict"], verdict["points"], verdict["held_out"]) == ("law", 16, 2)
+    assert verdict["near_chance"] >= 4
+    mine = [row for row in read(run, "law_predictions") if row["fitted_to"] == WITHOUT]
+    assert [row["size"] for row in mine if row["part"] == "held out"] == [2048]
+    assert 2 * sum(row["part"] == "near to chance" for row in mine) == verdict["near_chance"]
+    fits = [row for row in read(run, "law_fits") if row["fitted_to"] == WITHOUT]
+    assert {row["points"] for row in fits} == {16 - 2 - verdict["near_chance"]}
+    beyond = [row for row in read(run, "law_predictions") if row["part"] == "not measured"]
+    assert [(row["size"], row["loss"]) for row in beyond] == [(4096, None), (8192, None)]
+    assert all(row["low"] < row["predicted"] < row["high"] for row in beyond)
+    (sentence,) = told(run.tables("law_verdicts"))
+    assert sentence.startswith("contrastive_entropy, a|b: law.")
+    assert "a\\|b" in page(run).decode()
+    again = run_of(tmp_path / "b")
+    names = ("law_fits", "law_constants", "law_predictions", "law_verdicts")
+    assert [run.tables(name).content(name) for name in names] == [again.tables(name).content(name) for name in names]

@@ -1,0 +1,26 @@
+"""What is told of verdicts: the reason, what the largest size is missed by, and nothing where nothing was fitted."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.laws.page import told
+from darklode.schemas.law_tables import LAW_VERDICTS
+from helpers.runs import put
+
+
+def test_a_verdict_is_a_sentence(tmp_path: Path) -> None:
+    about = {"claimed": False, "points": 6, "held_out": 1, "near_chance": 3, "measure": "nDCG@10"}
+    rows = [
+        about | {"source": "a", "verdict": "law", "reason": "", "held_out_error": 0.0123, "naive_error": 0.05},
+        about | {"source": "b", "verdict": "not identifiable yet", "reason": "too few"},
+        about | {"source": "c", "verdict": "no law", "reason": "it breaks", "held_out_error": 0.2},
+    ]
+    run = Run(str(tmp_path / "laws"))
+    put(run, "law_verdicts", pa.Table.from_pylist(rows, schema=LAW_VERDICTS.schema))
+    assert told(run.tables("law_verdicts")) == [
+        "nDCG@10, a: law. The largest size is missed by 1.2%, by 5.0% if nothing changed.",
+        "nDCG@10, b: not identifiable yet, too few.",
+        "nDCG@10, c: no law, it breaks. The largest size is missed by 20.0%.",
+    ]

@@ -1,0 +1,60 @@
+"""Points from files: what a row may be, and what falls."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.laws.points import POINTS, groups, law_points, losses, points_of
+
+
+def read(file: Path, root: Path) -> pa.Table:
+    run = Run(str(root / "run"))
+    step = Step(POINTS, call(law_points), source=str(file))
+    run.execute(step.plan(run), step.work)
+    return run.tables("law_points").read("law_points")
+
+
+def test_csv_and_parquet_give_the_same_points(tmp_path: Path) -> None:
+    rows = pa.table({"size": [10, 20], "value": [2.0, 1.5], "seed": [0, 1], "note": ["a", "b"]})
+    (tmp_path / "a.csv").write_text("size,value,seed,note\n10,2,0,a\n20,1.5,1,b\n")
+    pq.write_table(rows, tmp_path / "a.parquet")
+    found = [read(tmp_path / f"a.{kind}", tmp_path / kind) for kind in ("csv", "parquet")]
+    assert found[0].equals(found[1])
+    assert found[0]["source"].to_pylist() == ["labels", "labels"]
+    assert found[0]["parameters"].null_count == 2
+
+
+def test_what_rises_is_turned_round(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "measure,source,size,value\nnDCG@10,b,20,.4\ncontrastive_entropy,a,10,2\nnDCG@10,b,10,.3\n"
+    )
+    rows = read(tmp_path / "a.csv", tmp_path)
+    assert losses(rows).tolist() == [0.6, 2.0, 0.7]
+    assert groups(rows) == [("contrastive_entropy", "a"), ("nDCG@10", "b")]
+    mine = points_of(rows, "nDCG@10", "b")
+    assert (mine.size.tolist(), mine.value.tolist()) == ([10, 20], [0.7, 0.6])
+    assert np.isnan(mine.parameters).all()
+
+
+@pytest.mark.parametrize("row", ["-1,2", "10,0", "10,-1", "10,nan"])
+def test_a_row_that_is_no_point_is_named(row: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"size,value\n10,2\n{row}\n")
+    with pytest.raises(InputError, match="row 2"):
+        read(tmp_path / "a.csv", tmp_path)
+
+
+def test_columns_that_lack_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("size,loss\n10,2\n")
+    with pytest.raises(InputError, match="lacks the columns value"):
+        read(tmp_path / "a.csv", tmp_path)
+
+
+def test_words_for_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("size,value\nten,2\n")
+    with pytest.raises(InputError, match="ten"):
+        read(tmp_path / "a.csv", tmp_path)

@@ -1,0 +1,83 @@
+"""Which points are a law, and which are not: real curves that refuse to be one, and planted ones."""
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.laws.fit import CHANCE
+from darklode.pipeline.laws.forms import Floats, Points
+from darklode.pipeline.laws.points import ENTROPY
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, Found, judge, largest
+
+# A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
+BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
+BY_MODEL = [640, 1152, 2176, 4224, 8320, 16512, 32896], [5.11, 4.78, 4.57, 4.22, 3.94, 3.66, 3.64]
+OF_HEAD = [15, 30, 60, 120], [3.65, 3.65, 3.67, 3.68]
+
+SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
+
+
+def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> Found:
+    sizes, values = np.asarray(size, float), np.asarray(value, float)
+    models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
+    return judge(Points(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
+
+
+def noisy(exact: Floats, spread: float) -> Floats:
+    return exact * np.exp(np.random.default_rng(1).normal(0, spread, len(exact)))
+
+
+def test_a_curve_that_leaves_chance_late_is_not_identifiable() -> None:
+    found = judged(*BY_SIZE)
+    assert (found.verdict, found.claimed) == (UNKNOWN, False)
+    assert found.plateau.sum() == 3
+    assert "3 points near to chance are left out" in found.reason
+
+
+def test_a_curve_with_an_r2_of_997_is_not_identifiable_and_misses_the_largest() -> None:
+    found = judged([8000] * 7, BY_MODEL[1], BY_MODEL[0])
+    assert found.verdict == UNKNOWN
+    assert found.chosen is not None
+    assert found.chosen.r2 > 0.99
+    assert found.error > 0.05
+
+
+def test_what_does_not_fall_is_no_law() -> None:
+    found = judged(*OF_HEAD)
+    assert found.verdict == NO_LAW
+    assert "no effect is measurable" in found.reason
+
+
+def test_a_planted_law_is_claimed_and_holds_at_the_largest() -> None:
+    found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
+    assert found.verdict == LAW
+    assert found.claimed
+    assert found.error < 0.03 < found.naive
+    assert found.whole is not None
+    assert found.ends is not None
+    assert (found.ends[0] <= found.seen * 1.01).all()
+
+
+def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
+    value = (600 / SIZES) ** 0.4 + 0.8
+    found = judged(SIZES, np.where(SIZES.max() == SIZES, value * 1.08, value))
+    assert (found.verdict, found.claimed) == (NO_LAW, True)
+    assert "one was claimed" in found.reason
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1])
+def test_noise_alone_is_no_law(spread: float) -> None:
+    assert judged(SIZES, noisy(np.full(len(SIZES), 1.5), spread)).verdict != LAW
+
+
+def test_the_held_out_point_changes_no_claim() -> None:
+    value = noisy((600 / SIZES) ** 0.4 + 0.8, 0.003)
+    found = [judged(SIZES, np.where(SIZES.max() == SIZES, value * off, value)) for off in (1, 1.2)]
+    assert [one.claimed for one in found] == [True, True]
+    assert found[0].chosen is not None
+    assert found[1].chosen is not None
+    assert found[0].chosen.constants == found[1].chosen.constants
+
+
+def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_model() -> None:
+    size, model = np.array([1.0, 2, 1, 2]), np.array([5.0, 5, 9, 9])
+    assert largest(Points(size, model, size)).tolist() == [False, True, True, True]
