@@ -44,9 +44,10 @@ def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     """Of `adapt compare` and `train-towers` no stage is asked for: what stands is shown."""
     from darklode.flows.adapt_encoder import STAGES
     from darklode.flows.config import recorded_settings
+    from darklode.pipeline.towers.dual.stage import TRAINED
     from darklode.pipeline.towers.stage import DISTIL
     from darklode.pipeline.train.contest import COMPARED
 
-    others = any(run.manifest(stage) for stage in (COMPARED, DISTIL))
+    others = any(run.manifest(stage) for stage in (COMPARED, DISTIL, TRAINED))
     settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
     return settings, {} if others else {stage.name: True for stage in STAGES}

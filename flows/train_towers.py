@@ -1,11 +1,11 @@
-"""train-towers: distil a smaller query tower from queries alone, for an index that stays as it is."""
+"""train-towers: both towers from triplets (stage 1), or a smaller query tower from queries alone (stage 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -13,8 +13,9 @@ from darklode.flows.adapt_encoder import base_of, place
 from darklode.flows.executor import executor
 from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
 from darklode.flows.steps import run_step
+from darklode.flows.train_both_towers import train_both_towers
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.base.errors import DoesNotFit
+from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
@@ -34,23 +35,26 @@ from darklode.schemas.places import absolute
 from darklode.schemas.settings import IngestSettings, Settings
 
 
-def train_towers(
+def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect asks for a run)
     runs: Sequence[str],
     encoder: str,
     out: str,
     settings: dict[str, Any] | None = None,
     teacher: str | None = None,
     queries: Sequence[str] = (),
+    stage: Literal[1, 2] = 2,
 ) -> str:
-    """Distil a query tower, and measure what it keeps of its teacher.
+    """Train both towers, or distil a query tower and measure what it keeps of its teacher.
 
     Args:
         runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: of the index: a name among the settings' encoders, or a sentence-transformers model.
-        out: folder or s3:// prefix of the student.
+        encoder: of the index, or what both towers begin as: a name among the settings' encoders, or a
+            sentence-transformers model.
+        out: folder or s3:// prefix of the student, or of both towers.
         settings: what differs from the first run's own settings.
         teacher: a folder of `darklode adapt` on this encoder; None: the encoder itself.
         queries: files of more queries, as `build` reads them.
+        stage: of ScalingNote: 1 trains both towers, without teacher and queries; 2 distils.
 
     Returns:
         What was reached.
@@ -58,7 +62,12 @@ def train_towers(
     Raises:
         DoesNotFit: the teacher was adapted from another encoder, or for another tenant.
         MissingPart: a model or a package is missing.
+        SettingsError: a teacher or queries for stage 1.
     """
+    if stage == 1:
+        if teacher or queries:
+            raise SettingsError("stage 1 learns from triplets: a teacher and more queries are for stage 2")
+        return train_both_towers(runs, encoder, out, settings)
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
     check_parts("full")

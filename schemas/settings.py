@@ -35,7 +35,7 @@ from darklode.schemas.pooling import (
 )
 from darklode.schemas.section import Bound, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DualSettings, TowerSettings
 
 PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
 
@@ -45,6 +45,7 @@ class DocumentColumns(Section):
 
     doc_id: str | None = Field(None, description="null: the first present of doc_id, _id, id, docid")
     title: str | None = Field(None, description="null: title")
+    topic: str | None = Field(None, description="null: topic")
     text: str | None = Field(None, description="null: the first present of text, body, content, contents")
     url: str | None = Field(None, description="null: url")
     tenant: str | None = Field(None, description="null: tenant")
@@ -235,6 +236,7 @@ class Settings(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
     adapt: AdaptSettings = AdaptSettings()
     towers: TowerSettings = TowerSettings()
+    dual: DualSettings = DualSettings()
     laws: LawSettings = LawSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
     semantic_ids: SemanticIdSettings = SemanticIdSettings()

@@ -24,6 +24,7 @@ DOCUMENTS = Table(
             TENANT,
             field("doc_id", pa.string(), "the source's own id, or the path below the folder that was read"),
             field("title", pa.string(), "title, where the source has one", null=True),
+            field("topic", pa.string(), "what it is about, where the source says so", null=True),
             field("text", pa.string(), "the whole text; Markdown stays Markdown, HTML becomes Markdown"),
             field("url", pa.string(), "public address, where the source has one", null=True),
             field("source", pa.string(), "file the document was read from"),
@@ -86,9 +87,7 @@ _CLEANED = [
     field("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
     field("language_score", pa.float32(), "its probability, 0 to 1"),
     field("cluster_id", pa.int32(), "k-means cluster within the tenant"),
-    field(
-        "n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, and those in the same words"
-    ),
+    field("n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, those in the same words"),
 ]
 
 CLEANED_QUERIES = Table(

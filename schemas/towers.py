@@ -1,9 +1,54 @@
-"""The settings of `train-towers`: what a smaller query tower is made of, and how long it learns from its teacher."""
+"""The settings of `train-towers`: how both towers learn from triplets, and a smaller query tower from its teacher."""
 
-from pydantic import Field
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from darklode.schemas.places import FolderOrName
 from darklode.schemas.section import Bound, NoRow, Rate, Section
+
+View = Literal["title", "content", "all"]
+
+
+class DualSettings(Section):
+    """How both towers are trained from triplets (`train-towers --stage 1`)."""
+
+    method: Literal["full", "lora"] = Field(
+        "full", description="what learns besides the two projections; LoRA is that of adapt.rank, alpha and targets"
+    )
+    views: Bound[tuple[View, ...]] = Field(
+        ("title", "content", "all"),
+        min_length=1,
+        description="of a document, each with its loss; `all` is what is searched",
+    )
+    nested: Bound[tuple[int, ...]] = Field(
+        (16, 32, 64, 128),
+        min_length=1,
+        description="prefixes of a vector that are vectors themselves, ascending; the last is the whole (ScalingNote: "
+        "these)",
+    )
+    temperatures: Bound[tuple[Rate, ...]] = Field(
+        (0.05,), min_length=1, description="τ, tried one after the other (ScalingNote names none)"
+    )
+    margin: float = Field(0.2, ge=0, description="how much nearer than its hard negative a document is to be")
+    margin_weight: float = Field(0.5, ge=0, description="α, of the margin loss")
+    steps: int = Field(2000, gt=0, description="most steps; the best look at validation queries is kept")
+    batch: int = Field(32, gt=0, description="triplets of a step, over all processes (ScalingNote: 480)")
+    learning_rates: Bound[tuple[Rate, ...]] = Field(
+        (2e-5,), min_length=1, description="tried one after the other (ScalingNote, Table 7: 3e-6)"
+    )
+    held_out: int = Field(200, gt=0, description="validation queries that are looked at in training, at most")
+    report_to: NoRow[tuple[str, ...]] = Field(
+        (), description="where the trainer logs to: tensorboard, wandb, mlflow; empty: nowhere"
+    )
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if list(self.nested) != sorted(set(self.nested)) or self.nested[0] < 1:
+            raise ValueError(f"nested {self.nested} must ascend from 1 or more")
+        if "all" not in self.views or len(set(self.views)) < len(self.views):
+            raise ValueError("views must hold `all`, which is what is searched, and none twice")
+        return self
 
 
 class TowerSettings(Section):

@@ -1,13 +1,16 @@
-"""darklode train-towers: a smaller query tower for an index that stays as it is."""
+"""darklode train-towers: both towers from triplets, or a smaller query tower for an index that stays as it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from darklode.flows.commands.options import ConfigOption, SetOption, application
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.artifacts import Run
 
 app = application(no_args_is_help=True)
 
@@ -21,9 +24,14 @@ def train_towers(
     ],
     *,
     encoder: Annotated[
-        str, typer.Option(metavar="NAME", help="The index's: an encoder of the settings, or a model, as for `adapt`.")
+        str,
+        typer.Option(metavar="NAME", help="The index's, or what both begin as: of the settings, or a model."),
     ],
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
+    stage: Annotated[
+        int,
+        typer.Option(min=1, max=2, help="1: both towers, from triplets; 2: a smaller query tower, from queries alone."),
+    ] = 2,
     teacher: Annotated[
         str | None, typer.Option(metavar="ADAPTER", help="A folder of `darklode adapt`; without: the encoder itself.")
     ] = None,
@@ -41,27 +49,42 @@ def train_towers(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Distil a query tower from queries alone, without labels, and tell what it keeps of its teacher."""
+    """Train both towers from triplets, or distil a query tower without labels; tell what was reached."""
     from functools import reduce
 
     from darklode.flows.config import file_settings, overrides
-    from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.console import reporter
     from darklode.flows.launch import launch
     from darklode.flows.train_towers import train_towers as flow
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.base.errors import CommandLineError
-    from darklode.pipeline.towers.card import speeds
-    from darklode.pipeline.towers.folder import KEPT, sentence
     from darklode.schemas.keys import merge
 
     if layers and student:
         raise CommandLineError("--layers are the teacher's, and --student is another model: name one of them")
+    if stage == 1 and (teacher or layers or student or queries):
+        raise CommandLineError("--teacher, --layers, --student and --queries are for --stage 2; stage 1 has triplets")
     file: dict[str, Any] = file_settings(config) if config else {}
     named = {"layers": layers, "student": student}
     chosen = {"towers": {name: value for name, value in named.items() if value is not None}}
     values = reduce(merge, [file, overrides(assignments or []), chosen])
-    launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())))
-    run = Run(out)
+    launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
+    (_show_both if stage == 1 else _show_student)(Run(out))
+
+
+def _show_both(run: Run) -> None:
+    from darklode.flows.console import console, printable, show
+    from darklode.pipeline.towers.dual.folder import FOLDER, REACHED, sentence
+
+    show(run.tables().sql(REACHED), "What both towers reach, and what they began as, on the labelled test queries")
+    console.print(f"\n{printable(run.store.url)}/{FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
+
+
+def _show_student(run: Run) -> None:
+    from darklode.flows.console import console, printable, show
+    from darklode.pipeline.towers.card import speeds
+    from darklode.pipeline.towers.folder import KEPT, sentence
+
     show(run.tables().sql(KEPT), "What the student keeps of its teacher, on the labelled test queries")
     show(speeds(run), "On one core")
     console.print(f"\n{printable(run.store.url)}/query_encoder: {printable(sentence(run.tables()))}.", soft_wrap=True)

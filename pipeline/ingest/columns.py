@@ -17,6 +17,7 @@ from darklode.schemas.settings import DocumentColumns, QueryColumns
 DOCUMENT_COLUMNS = {
     "doc_id": ("doc_id", "_id", "id", "docid"),
     "title": ("title",),
+    "topic": ("topic",),
     "text": ("text", "body", "content", "contents"),
     "url": ("url",),
     "tenant": ("tenant",),

@@ -100,7 +100,7 @@ def _block(rows: list[Row], files: list[str]) -> Block:
     return Block(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
 
 
-INGEST_DOCUMENTS = Stage("ingest_documents", 1, (), ("documents",))
+INGEST_DOCUMENTS = Stage("ingest_documents", 2, (), ("documents",))
 
 
 def ingest_documents(path: str, output: Output, settings: IngestSettings) -> None:
@@ -158,6 +158,7 @@ def _rows(block: Block) -> pa.Table:
             "tenant": block.columns["tenant"],
             "doc_id": block.columns["doc_id"],
             "title": titles,
+            "topic": emptied(block.columns.get("topic", block.nulls())),
             "text": texts,
             "url": emptied(block.columns.get("url", block.nulls())),
             "source": block.files,

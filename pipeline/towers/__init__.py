@@ -1,1 +1,1 @@
-"""Smaller query towers: distilled from queries alone, for an index that stays as it is."""
+"""Towers of one's own: both from triplets (`dual`), or a smaller query tower from queries alone."""

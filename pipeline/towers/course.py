@@ -114,14 +114,13 @@ def learn(lesson: Lesson, settings: TowerSettings, rate: float, student: Student
     """
     watch = _Watch(lesson, settings.steps, student, tell)
     optimiser = torch.optim.AdamW(student.parameters(), lr=rate, weight_decay=DECAY)
-    schedule = _schedule(optimiser, settings.steps)
     training = fitting.Training(
         len(lesson.texts),
         fitting.Tokens(student.features, lesson.of),
         _Loss(student, lesson, watch),
         watch.goes_on,
         optimiser,
-        schedule,
+        schedule(optimiser, settings.steps),
     )
     turns = Rounds(len(lesson.texts), settings.batch, seed)
     fitting.fit(
@@ -130,7 +129,8 @@ def learn(lesson: Lesson, settings: TowerSettings, rate: float, student: Student
     return watch.course
 
 
-def _schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
+def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
+    """Of a rate that rises for `WARM_UP` of the steps, and falls to 0 along a line."""
     transformers: Any = import_module("transformers")
     return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
 

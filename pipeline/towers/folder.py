@@ -8,7 +8,7 @@ from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.pair import Pair
 from darklode.pipeline.towers.stage import DISTIL, graduate
-from darklode.pipeline.train.folder import assembled, hand_out, probes, stands
+from darklode.pipeline.train.folder import assembled, hand_out, like, probes, stands
 from darklode.pipeline.train.identity import fingerprint, record
 from darklode.pipeline.train.loop import steady
 from darklode.pipeline.train.task import Questions
@@ -47,7 +47,7 @@ def save(run: Run, pair: Pair) -> None:
     with steady(0):
         student, asked = graduate(tables, pair), Questions.asked(probes(tables), pair)
         wanted = student.vectors(asked)
-    hand_out(run.store, mark, assembled(student.loaded.to("cpu"), pair.student, []), asked, wanted, {})
+    hand_out(run.store, mark, assembled(student.loaded.to("cpu"), pair.student, []), like(asked.texts, wanted), {})
 
 
 def write_record(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.models.devices import devices
-from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -61,7 +61,7 @@ class Pair:
         from darklode.pipeline.towers.student import Student, cut, projected
 
         settings = self.student.model_copy(update={"dtype": "float32"})
-        loaded = load_model(settings, devices(settings.device)[0])
+        loaded = load_query_tower(settings, devices(settings.device)[0])
         if self.model:
             return Student(projected(loaded, self.queries(["dimensions"]).shape[1]), settings)
         cut(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]

@@ -90,9 +90,9 @@ def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
 
 def _speeds(pair: Pair, student: Student, texts: list[str]) -> dict[str, Any]:
     """Of both: numbers, milliseconds of a query alone, and queries a second in batches."""
-    from darklode.pipeline.base.models.loading import load_model
+    from darklode.pipeline.base.models.loading import load_query_tower
 
-    teacher = load_model(pair.teacher, "cpu")
+    teacher = load_query_tower(pair.teacher, "cpu")
     loaded = student.loaded.to("cpu")
     found = {}
     for name, model, prompt in (

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from darklode.pipeline.base.models.devices import devices
-from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.encoder import START, Encoder
 from darklode.pipeline.train.heads import Layers, named
@@ -100,7 +100,7 @@ class TrainedEncoder:
     def _open(self) -> Encoder:
         """The base, in float32 whatever it is kept in."""
         settings = self._encoder.model_copy(update={"dtype": "float32"})
-        self._opened = Encoder(load_model(settings, devices(settings.device)[0]), settings, self._settings)
+        self._opened = Encoder(load_query_tower(settings, devices(settings.device)[0]), settings, self._settings)
         return self._opened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.adapter import ALONE, FOLDER, SAVED
 from darklode.pipeline.train.heads import Layers
@@ -23,6 +23,8 @@ from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.vectors import Base, Floats
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
+
+Check = Callable[[Any], Floats]
 
 PROBES = 32
 """Queries that the folder must encode as training did."""
@@ -47,39 +49,47 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: Ad
     if stands(run.store, mark):
         return
     tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
-    texts, loaded = probes(tables), load_model(settings, "cpu")
+    texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     asked = Questions.asked(texts, base)
     wanted, layers, alone = asked.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
         method, (best, weights) = method_of(adapt, base), chosen(tables)
         wanted, alone = method.vectors(weights, best["share"], asked), method.alone(weights, best["share"])
         layers = method.put_into(loaded, weights, best["share"])
-    hand_out(run.store, mark, assembled(loaded, settings, layers), asked, wanted, alone)
+    hand_out(run.store, mark, assembled(loaded, settings, layers), like(asked.texts, wanted), alone)
 
 
-def hand_out(store: Store, mark: str, model: Any, asked: Questions, wanted: Floats, alone: Mapping[str, bytes]) -> None:
-    """Write `query_encoder/` and `adapter/` in the place of what lies there, and their record last.
+def like(texts: Sequence[str], wanted: Floats) -> Check:
+    """Compares a saved encoder's vectors of texts with those that training saw."""
+    return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - wanted)
+
+
+def hand_out(
+    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
+) -> None:
+    """Write an encoder's folder and `adapter/` in the place of what lies there, and their record last.
 
     Args:
         store: the folder or prefix.
         mark: what it is made from; see `stands`.
         model: of sentence-transformers, whole.
-        asked: probes.
-        wanted: their vectors as training saw them.
+        check: of the model as it was saved: how its vectors differ from those that training saw.
         alone: files of what was trained, by name.
+        folder: of the encoder.
 
     Raises:
-        DarklodeError: the saved folder does not give these vectors.
+        DarklodeError: the saved folder gives other vectors.
     """
-    store.delete_folder(FOLDER)
+    store.delete_folder(folder)
     store.delete_folder(ALONE)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
-        off = _difference(scratch, list(asked.texts), wanted)
+        off = _difference(scratch, check)
         files = {f"{ALONE}/{name}": data for name, data in alone.items()}
-        sizes = {name: _written(store, name, data) for name, data in chain(_files(Path(scratch)), files.items())}
+        found = chain(_files(Path(scratch), folder), files.items())
+        sizes = {name: _written(store, name, data) for name, data in found}
     record = {"mark": mark, "difference": off, "files": sizes}
-    store.write(SAVED, json.dumps(record, indent=1).encode())
+    store.write(_record(folder), json.dumps(record, indent=1).encode())
 
 
 def probes(tables: Tables) -> list[str]:
@@ -88,14 +98,18 @@ def probes(tables: Tables) -> list[str]:
     return texts
 
 
+def _record(folder: str) -> str:
+    return SAVED.replace(FOLDER, folder)
+
+
 def _written(store: Store, name: str, data: bytes) -> int:
     store.write(name, data)
     return len(data)
 
 
-def recorded_difference(run: Run) -> float:
+def recorded_difference(run: Run, folder: str = FOLDER) -> float:
     """The largest difference between a number of the folder's vectors and of those that training saw."""
-    return float(json.loads(run.store.read(SAVED) or b"{}")["difference"])
+    return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
 
 
 def _mark(run: Run, base: Base) -> str:
@@ -103,9 +117,9 @@ def _mark(run: Run, base: Base) -> str:
     return key_of([manifest.fingerprint for manifest in found if manifest], base.identity)
 
 
-def stands(store: Store, mark: str) -> bool:
+def stands(store: Store, mark: str, folder: str = FOLDER) -> bool:
     """Whether a folder that was made from the same lies there whole."""
-    record: dict[str, Any] = json.loads(store.read(SAVED) or b"{}")
+    record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
@@ -148,11 +162,10 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     return made
 
 
-def _difference(folder: str, texts: list[str], wanted: Floats) -> float:
+def _difference(folder: str, check: Check) -> float:
     from sentence_transformers import SentenceTransformer
 
-    found = SentenceTransformer(folder, device="cpu").encode(texts, show_progress_bar=False).astype(np.float32)
-    off = float(np.abs(found - wanted).max())
+    off = float(check(SentenceTransformer(folder, device="cpu")).max())
     if off > CLOSE:
         raise DarklodeError(
             f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
@@ -161,7 +174,7 @@ def _difference(folder: str, texts: list[str], wanted: Floats) -> float:
     return off
 
 
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _files(scratch: Path, folder: str) -> Iterator[tuple[str, bytes]]:
     """Name and content of each, one in memory at a time."""
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"):
-        yield f"{FOLDER}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+    for path in sorted(path for path in scratch.rglob("*") if path.is_file() and path.suffix != ".lock"):
+        yield f"{folder}/{path.relative_to(scratch).as_posix()}", path.read_bytes()

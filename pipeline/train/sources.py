@@ -143,10 +143,11 @@ class Source:
 
     def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
         """Ids as the run itself has them."""
-        return pc.utf8_slice_codeunits(ids, len(self._prefix))
+        return pc.utf8_slice_codeunits(ids, len(self.prefix))
 
     @property
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
+        """What is put before the run's own ids."""
         return f"run {self.number}:" if self.number else ""
 
     def _named(self, rows: pa.Table, column: str) -> pa.Table:
@@ -154,7 +155,7 @@ class Source:
         if not self.number:
             return rows
         place = rows.schema.get_field_index(column)
-        return rows.set_column(place, column, pc.binary_join_element_wise(self._prefix, rows[column], ""))
+        return rows.set_column(place, column, pc.binary_join_element_wise(self.prefix, rows[column], ""))
 
 
 def words_of(sources: Sequence[Source], texts: pa.Table) -> pa.Table:

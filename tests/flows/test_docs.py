@@ -17,6 +17,7 @@ from darklode.flows import (
     generate_queries,
     mine_logs,
     run_laws,
+    train_both_towers,
     train_towers,
     validate_benchmark,
 )
@@ -28,7 +29,7 @@ from darklode.pipeline.generate.kinds.ict import InverseCloze
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
-BASE: Any = SimpleNamespace(sources=(), start=None)  # the steps name it, and ask it for nothing else
+BASE: Any = SimpleNamespace(sources=(), start=None, encoder=None)  # the steps name it, and ask it for nothing else
 PAIR: Any = SimpleNamespace()  # likewise
 SOURCE: Any = SimpleNamespace()
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
@@ -125,6 +126,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         evaluate_systems.steps(Recorded({}, settings), settings),
         adapt_encoder.steps(BASE, settings),
         compare_adapters.comparing(BASE, settings, [], 1),
+        train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
         run_laws.steps(BASE, settings),
         generate_queries.steps(SOURCE, InverseCloze(), settings),

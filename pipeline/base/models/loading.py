@@ -56,6 +56,17 @@ def load_model(settings: Settings, device: str) -> SentenceTransformer:
     return loaded
 
 
+def load_query_tower(settings: Settings, device: str) -> SentenceTransformer:
+    """`load_model`, of a model of two towers (a Router) that which reads queries, alone."""
+    loaded = load_model(settings, device)
+    routes = getattr(loaded[0], "sub_modules", None)
+    if routes is None or "query" not in routes:
+        return loaded
+    found: SentenceTransformer = type(loaded)(modules=list(routes["query"]), device=device)
+    found.default_prompt_name = None
+    return found
+
+
 def open_model(settings: Settings, device: str, kind: Literal["SentenceTransformer", "CrossEncoder"]) -> Any:
     """A model of sentence-transformers, with the precision and length of the settings.
 

@@ -49,31 +49,31 @@ class SentenceTransformersEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
-        return self._encode(texts, self._settings.query_prompt)
+        return self._encode(texts, queries=True)
 
     def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""
-        return self._encode(texts, self._settings.document_prompt)
+        return self._encode(texts, queries=False)
 
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
     ) -> Generator[Vectors, None, None]:
         """Vectors as they are made, shortest texts first; see `ModelEncoder`."""
-        prompt = self._settings.query_prompt if queries else self._settings.document_prompt
         order = np.argsort([len(text) for text in texts], kind="stable")
         step = _FORWARD_PASSES * self._settings.batch_size * len(self._devices)
         for start in range(0, len(order), step):
             places = order[start : start + step]
             names = [ids[place] for place in places] if ids else None
-            yield places, self._encode([texts[place] for place in places], prompt, names)
+            yield places, self._encode([texts[place] for place in places], queries=queries, ids=names)
 
-    def _encode(self, texts: Sequence[str], prompt: str, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
+    def _encode(self, texts: Sequence[str], *, queries: bool, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
         if not len(texts):
             return np.zeros((0, self.dimensions), np.float32)
         if len(self._devices) > 1 and self._pool is None:
             self._pool = self._model.start_multi_process_pool(self._devices)
             weakref.finalize(self, type(self._model).stop_multi_process_pool, self._pool)
-        vectors = self._vectors([prompt + text for text in texts])[:, : self.dimensions]
+        prompt = self._settings.query_prompt if queries else self._settings.document_prompt
+        vectors = self._vectors([prompt + text for text in texts], queries=queries)[:, : self.dimensions]
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         broken = ~np.isfinite(lengths[:, 0])
         if broken.any():
@@ -85,8 +85,11 @@ class SentenceTransformersEncoder:
             )
         return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)
 
-    def _vectors(self, texts: list[str]) -> NDArray[np.float32]:
-        """The model's own vectors: sentence-transformers batches the texts by length and puts the rows in order."""
-        size = self._settings.batch_size
-        vectors = self._model.encode(texts, batch_size=size, pool=self._pool, show_progress_bar=False)
+    def _vectors(self, texts: list[str], *, queries: bool = False) -> NDArray[np.float32]:
+        """The model's own vectors: sentence-transformers batches the texts by length and puts the rows in order.
+
+        A model of two towers (a Router) reads them with the one that `task` names; any other takes no notice of it.
+        """
+        size, task = self._settings.batch_size, "query" if queries else "document"
+        vectors = self._model.encode(texts, batch_size=size, pool=self._pool, show_progress_bar=False, task=task)
         return np.asarray(vectors, np.float32)

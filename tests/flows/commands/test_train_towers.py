@@ -35,9 +35,18 @@ def call(*words: str) -> BaseException | None:
 def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp_path: Path) -> None:
     words = ["runs/a", "runs/b", "--encoder", "e", "--out", "o", "--teacher", "t", "--layers", "2"]
     assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--set", "towers.steps=5"), Asked)
-    ((runs, encoder, out, settings, teacher, queries),) = given
+    ((runs, encoder, out, settings, teacher, queries, stage),) = given
     assert (runs, encoder, out, teacher, queries) == (["runs/a", "runs/b"], "e", "o", "t", ("x.txt", "y.txt"))
-    assert settings == {"towers": {"steps": 5, "layers": 2}}
+    assert (settings, stage) == ({"towers": {"steps": 5, "layers": 2}}, 2)
+
+
+def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> None:
+    words = ["runs/a", "--stage", "1", "--encoder", "e", "--out", "o"]
+    assert isinstance(call(*words), Asked)
+    assert given.pop()[-1] == 1
+    for more in (["--teacher", "t"], ["--layers", "2"], ["--student", "m"], ["--queries", "x.txt"]):
+        assert isinstance(call(*words, *more), CommandLineError)
+    assert given == []
 
 
 def test_layers_and_another_model_are_not_taken_together(given: list[tuple[Any, ...]]) -> None:

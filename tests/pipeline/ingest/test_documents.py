@@ -178,3 +178,13 @@ def test_a_real_documentation(tmp_path: Path) -> None:
     assert len(got.rejects) <= 5
     assert sum(row["title"] is None for row in got.rows) <= 5
     assert all(not row["text"].startswith("---\n") for row in got.rows)
+
+
+def test_topics_come_in_by_name_or_as_the_settings_name_them(tmp_path: Path) -> None:
+    got = ingest(tmp_path / "head", {"a.md": "---\ntopic: pumps\n---\na", "b.md": "b"})
+    assert [row["topic"] for row in got.rows] == ["pumps", None]
+    rows = '{"id": "1", "text": "x", "kind": "pumps"}\n{"id": "2", "text": "x", "kind": ""}\n'
+    (tmp_path / "rows.jsonl").write_text(rows)
+    mapped = documents_of(tmp_path / "rows.jsonl", tmp_path / "run", documents={"columns": {"topic": "kind"}})
+    assert [row["topic"] for row in mapped.rows] == ["pumps", None]
+    assert len({row["content_hash"] for row in mapped.rows}) == 1

@@ -1,0 +1,100 @@
+"""Stage I of train-towers: both towers from the triplets of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import yaml
+
+from darklode.flows.adapt_encoder import base_of, contents, place
+from darklode.flows.executor import executor
+from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.steps import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.views import views_sql
+from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.dual.sources import TopicalSource
+from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, train_both
+from darklode.pipeline.towers.dual.tested import MEASURES, SYSTEMS, TESTED, tested
+from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
+from darklode.pipeline.train.needs import check_parts
+from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.vectors import Base
+from darklode.schemas.settings import Settings
+
+
+def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> str:
+    """Train a query and a document tower together, and measure what they find.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: what both begin as: a name among the settings' encoders, or a sentence-transformers model.
+        out: folder or s3:// prefix of the towers.
+        settings: what differs from the first run's own settings.
+
+    Returns:
+        What was reached.
+
+    Raises:
+        MissingPart: a model or a package is missing.
+    """
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings or {})
+    check_parts(chosen.dual.method)
+    base = topical(base_of(runs, made, encoder, chosen))
+    run = place(out)
+    with run.lock():
+        note(run, {ADAPTED: list(runs), "encoder": encoder, "stage": 1})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        for step in steps(base, chosen):
+            run_step(run, step)
+        return hand_over(run, base, chosen, list(runs))
+
+
+def topical(base: Base) -> Base:
+    """The base, whose runs' texts show their topics."""
+    sources = tuple(TopicalSource(one.run, one.number, one.mined, one.text_characters) for one in base.sources)
+    return replace(base, sources=sources)
+
+
+def steps(base: Base, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    seed, begins = settings.seed, _beginning(base)
+    dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
+    measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
+    return [
+        Step(
+            PAIRS,
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
+            lambda: contents(base),
+            source=base.sources,
+        ),
+        Step(TRIPLETS, call(tower_triplets, base.sources, seed=seed), lambda: contents(base), unkeyed=("sources",)),
+        Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
+        Step(TESTED, call(tested, dual.only("method", "nested", "views"), lora, base, begins)),
+        Step(
+            EVALUATE,
+            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+        ),
+    ]
+
+
+def _beginning(base: Base) -> Beginning:
+    return Beginning(cast(SentenceTransformersSettings, base.encoder), base.sources)
+
+
+def hand_over(run: Run, base: Base, settings: Settings, sources: list[str]) -> str:
+    """Write the folder that one takes home, the card and the views; returns what was reached."""
+    from darklode.pipeline.towers.dual.card import card
+    from darklode.pipeline.towers.dual.folder import FOLDER, save, sentence
+
+    begins = _beginning(base)
+    save(run, begins, settings.dual, settings.adapt)
+    run.store.write("views.sql", views_sql(run).encode())
+    text = card(run, settings, begins, sources)
+    run.store.write("README.md", text)
+    executor().show(run, text.decode)
+    return f"{run.store.url}/{FOLDER}: {sentence(run.tables())}."

@@ -1,0 +1,80 @@
+"""What two towers learn from together: contrastive and margin losses over views and nested dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The vectors of a batch, over all processes, of any length.
+
+    Attributes:
+        queries: shape (n, dimensions).
+        positives: of each query's document, view by view, shape (views, n, dimensions).
+        negatives: of its hard negative, likewise.
+        there: which documents have the view, shape (views, n).
+        against: which hard negatives have it, likewise.
+        allowed: which documents count for which query, shape (n, n): its own, and what is no positive of it.
+    """
+
+    queries: Tensor
+    positives: Tensor
+    negatives: Tensor
+    there: Tensor
+    against: Tensor
+    allowed: Tensor
+
+
+def contrastive(batch: Compared, nested: Sequence[int], temperature: float) -> Tensor:
+    """L^con of ScalingNote, Eq. 5 to 8, all weights 1; a view that a document lacks is no term of any sum.
+
+    Args:
+        batch: the vectors.
+        nested: lengths of prefixes, M of the paper.
+        temperature: τ, which the paper does not name.
+    """
+    found = batch.queries.new_zeros(())
+    own = torch.eye(len(batch.queries), dtype=torch.bool, device=batch.queries.device)
+    for view, there in zip(batch.positives, batch.there, strict=True):
+        to_document, to_query = (batch.allowed & there[None, :]) | own, batch.allowed.T | own
+        for m in nested:
+            similar = _unit(batch.queries, m) @ _unit(view, m).T / temperature
+            found = found + (_chosen(similar, to_document, there) + _chosen(similar.T, to_query, there)) / 2
+    return found
+
+
+def hard(batch: Compared, nested: Sequence[int], margin: float) -> Tensor:
+    """L^hard of ScalingNote, Eq. 9 to 11, all weights 1, over the rows whose documents both have the view.
+
+    Args:
+        batch: the vectors.
+        nested: lengths of prefixes.
+        margin: how much nearer than its hard negative a document is to be.
+    """
+    found = batch.queries.new_zeros(())
+    for right, wrong, both in zip(batch.positives, batch.negatives, batch.there & batch.against, strict=True):
+        for m in nested:
+            queries = _unit(batch.queries, m)
+            near, far = ((queries * _unit(one, m)).sum(dim=1) for one in (right, wrong))
+            found = found + _mean(functional.relu(margin - near + far), both)
+    return found
+
+
+def _unit(vectors: Tensor, m: int) -> Tensor:
+    return functional.normalize(vectors[:, :m], dim=1)
+
+
+def _chosen(similar: Tensor, allowed: Tensor, counted: Tensor) -> Tensor:
+    """Mean over the counted rows of −log of each one's own share among what is allowed."""
+    logits = similar.masked_fill(~allowed, float("-inf"))
+    return _mean(torch.logsumexp(logits, dim=1) - logits.diagonal(), counted)
+
+
+def _mean(values: Tensor, counted: Tensor) -> Tensor:
+    return torch.where(counted, values, 0.0).sum() / counted.sum().clamp(min=1)

@@ -1,0 +1,59 @@
+"""Runs whose texts show their documents' topics: the content view reads them, and so does what is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, Source
+
+TOPICS = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
+
+# The topic stands before the headings, and the hash is of what is read then; rows without one stay as they are.
+WITH_TOPICS = """
+    SELECT s.* REPLACE (
+        CASE WHEN d.topic IS NULL THEN s.heading ELSE concat_ws(chr(10), d.topic, s.heading) END AS heading,
+        CASE WHEN d.topic IS NULL THEN s.content_hash
+             ELSE left(sha256(concat_ws(chr(0), 'topic', s.title, d.topic, s.heading, s.text)), 32) END AS content_hash
+    )
+    FROM shown s LEFT JOIN (SELECT doc_id, topic FROM documents WHERE tenant = $tenant) d USING (doc_id)
+    ORDER BY chunk_id
+"""
+
+
+class TopicalSource(Source):
+    """A run whose texts have their topics between title and headings."""
+
+    @property
+    def tables(self) -> Tables:
+        """See `Source`; of a build its documents, too."""
+        return self.run.tables(*dict.fromkeys((*(OF_A_LOG if self.mined else OF_A_BUILD), "documents")))
+
+    def content(self) -> str:
+        """See `Source`."""
+        return f"{super().content()} {self.tables.content('documents')}"
+
+    def texts(self, tenant: str) -> Iterator[pa.Table]:
+        """See `Source`."""
+        for rows in super().texts(tenant):
+            yield self._with_topics(rows, tenant)
+
+    def words(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
+        """See `Source`."""
+        return self._with_topics(super().words(tenant, text_ids), tenant)
+
+    @cached_property
+    def _topics(self) -> dict[str, int]:
+        """Documents with a topic, by tenant."""
+        rows = self._rows(TOPICS)
+        return dict(zip(rows["tenant"].to_pylist(), rows["n"].to_pylist(), strict=True))
+
+    def _with_topics(self, rows: pa.Table, tenant: str) -> pa.Table:
+        if not self._topics.get(tenant):
+            return rows
+        with self.tables.connect(WITH_TOPICS) as connection:
+            connection.register("shown", rows)
+            return connection.sql(WITH_TOPICS, params={"tenant": tenant}).to_arrow_table().cast(rows.schema)

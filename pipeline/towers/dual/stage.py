@@ -1,0 +1,212 @@
+"""The trials of both towers: each rate with each temperature, looked at with validation queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.sources import Source, words_of
+from darklode.pipeline.train.weights import as_rows, from_rows
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.schemas.tower_tables import DUAL_LOG, DUAL_TRIALS, TOWER_TRIPLETS
+from darklode.schemas.towers import DualSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.towers.dual.course import Course, Sample
+    from darklode.pipeline.towers.dual.towers import Towers
+
+READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
+TRAINED = Stage("dual_trials", 1, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
+
+TEXTS = 5
+"""Texts of the sample for each of its queries."""
+
+FIRST = 512
+"""Triplets whose texts and queries the projections begin from."""
+
+SAMPLED = """
+    WITH asked AS (
+        FROM adaptation_queries WHERE split = 'validation' ORDER BY md5(concat($seed, query_id)), query_id LIMIT $most
+    ), answers AS (
+        SELECT query_id, text_id FROM adaptation_labels SEMI JOIN asked USING (tenant, query_id)
+        JOIN adaptation_texts USING (tenant, text_id) WHERE relevance > 0
+    ), others AS (
+        SELECT text_id FROM adaptation_texts ANTI JOIN answers USING (text_id)
+        ORDER BY md5(concat($seed, text_id)), text_id LIMIT (SELECT $texts * count(*) FROM asked)
+    )
+"""
+ASKED = f"{SAMPLED} SELECT query_id, text FROM asked SEMI JOIN answers USING (query_id) ORDER BY query_id"
+ANSWERS = f"{SAMPLED} SELECT query_id, text_id FROM answers ORDER BY ALL"
+OTHERS = f"""
+    {SAMPLED} FROM adaptation_texts SEMI JOIN (SELECT text_id FROM answers UNION ALL FROM others) USING (text_id)
+    ORDER BY index, text_id
+"""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What both towers begin as.
+
+    Attributes:
+        encoder: a sentence-transformers model, with its prompts.
+        sources: the runs, whose words are looked at.
+    """
+
+    encoder: SentenceTransformersSettings
+    sources: tuple[Source, ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        return {"begins as": self.encoder.encoder_id()}
+
+    def open(self, dual: DualSettings, adapt: AdaptSettings) -> Towers:
+        """Both towers, in float32; the projections are still at random."""
+        from darklode.pipeline.towers.dual.towers import Towers
+
+        return Towers(self.encoder, dual, adapt)
+
+
+def train_both(
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning, *, seed: int
+) -> None:
+    """Train both towers with each rate and temperature, and write how it went, what it reached, and its weights.
+
+    One unit a trial; one that was killed begins anew.
+
+    Args:
+        tables: those of `adaptation_pairs`, and `tower_triplets`.
+        output: takes `dual_log`, `dual_trials` and `adapter_weights`.
+        dual: views, losses, steps and rates.
+        adapt: rank, alpha and targets of LoRA.
+        beginning: what both towers begin as.
+        seed: of the order of triplets, and of what is looked at.
+
+    Raises:
+        ArtifactError: no validation query has a positive.
+    """
+    looked = sample(tables, beginning.sources, dual.held_out, seed)
+    basis = key_of(*(tables.content(name) for name in READS), beginning.identity)
+    tried = list(product(dual.learning_rates, dual.temperatures))
+    for number, (rate, temperature) in enumerate(tried):
+        with output.unit(f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)) as unit:
+            if not unit.done:
+                done = number * dual.steps
+
+                def tell(step: int, seen: str, done: int = done) -> None:
+                    output.progress(done + step, len(tried) * dual.steps, seen)
+
+                course = trial(tables, looked, (dual, adapt, beginning), (rate, temperature, seed), tell)
+                _write(output, number, (rate, temperature), course)
+    rows = output.rows(DUAL_TRIALS.name)
+    output.count(FunnelStep(TRAINED.name, "triplets", tables.rows(TOWER_TRIPLETS.name), "pairs of towers", rows))
+
+
+def trial(
+    tables: Tables,
+    looked: Sample,
+    towers: tuple[DualSettings, AdaptSettings, Beginning],
+    tried: tuple[float, float, int],
+    tell: Any,
+) -> Course:
+    """Train one pair of towers.
+
+    Args:
+        tables: hold `tower_triplets`.
+        looked: what is looked at.
+        towers: what they are and begin as.
+        tried: rate, τ and seed.
+        tell: hears of each look.
+    """
+    from darklode.pipeline.towers.dual.course import Trial, learn
+    from darklode.pipeline.towers.dual.stream import Stream
+    from darklode.pipeline.train.loop import steady
+
+    dual, adapt, beginning = towers
+    with steady(tried[2]):
+        pair, stream = begun(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
+        return learn(stream, looked, pair, dual, Trial(*tried), tell)
+
+
+def begun(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning) -> Towers:
+    """Both towers as a trial begins with them.
+
+    Args:
+        tables: hold `tower_triplets`, from whose first rows the projections begin.
+        dual: what the towers are.
+        adapt: rank, alpha and targets of LoRA.
+        beginning: what they begin as.
+    """
+    pair = beginning.open(dual, adapt)
+    first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], FIRST))
+    texts = pc.binary_join_element_wise(first["title"], first["content"], "\n", null_handling="skip")
+    pair.begin(texts.to_pylist(), first["query"].to_pylist())
+    return pair
+
+
+def sample(tables: Tables, sources: Sequence[Source], most: int, seed: int) -> Sample:
+    """Some validation queries, the texts that answer them, and others, by seed and ids alone.
+
+    Args:
+        tables: those of `adaptation_pairs`.
+        sources: the runs.
+        most: queries.
+        seed: of the draw.
+
+    Raises:
+        ArtifactError: no validation query has a positive.
+    """
+    from darklode.pipeline.towers.dual.course import Sample
+
+    given = {"seed": str(seed), "most": most, "texts": TEXTS}
+    with tables.connect(OTHERS + ANSWERS) as connection:
+        asked, answers, texts = (
+            connection.sql(query, params={name: value for name, value in given.items() if f"${name}" in query})
+            .to_arrow_table()
+            .combine_chunks()
+            for query in (ASKED, ANSWERS, OTHERS)
+        )
+    if not asked.num_rows:
+        raise ArtifactError(
+            "no validation query has a positive to look at; raise split.validation_share and build again"
+        )
+    right = np.zeros((asked.num_rows, texts.num_rows), bool)
+    rows = pc.index_in(answers["query_id"], asked["query_id"].combine_chunks())
+    columns = pc.index_in(answers["text_id"], texts["text_id"].combine_chunks())
+    right[rows.to_numpy(), columns.to_numpy()] = True
+    return Sample(asked["text"].to_pylist(), view(words_of(sources, texts)).to_pylist(), right)
+
+
+def _write(output: Output, number: int, tried: tuple[float, float], course: Course) -> None:
+    looks = [{"trial": number, **asdict(look)} for look in course.looks]
+    row = {"trial": number, "learning_rate": tried[0], "temperature": tried[1]}
+    row |= {"step": course.step, "validation": course.validation}
+    output.write(DUAL_LOG.name, pa.Table.from_pylist(looks, schema=DUAL_LOG.schema))
+    output.write(DUAL_TRIALS.name, pa.Table.from_pylist([row], schema=DUAL_TRIALS.schema))
+    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+
+
+def graduates(tables: Tables, beginning: Beginning, dual: DualSettings, adapt: AdaptSettings) -> Towers:
+    """The towers of the best trial, as they were at its best look; of equals the first.
+
+    Args:
+        tables: hold `dual_trials` and `adapter_weights`.
+        beginning: as they were trained with.
+        dual: likewise.
+        adapt: likewise.
+    """
+    best = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
+    towers = beginning.open(dual, adapt)
+    towers.take(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best])))
+    return towers

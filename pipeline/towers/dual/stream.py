@@ -1,0 +1,100 @@
+"""Whose turn it is, read from Parquet part by part: one part in memory, and the batches that are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.artifacts.stage import Part
+from darklode.pipeline.train.vectors import Ints
+from darklode.schemas.tower_tables import TOWER_TRIPLETS
+
+HELD = 4
+"""Batches whose rows are kept: the trainer reads one ahead."""
+
+
+class Stream:
+    """Batches of triplets, in a new order in each pass: that of the parts, and of the rows in each.
+
+    A row that is held has a slot, from 0 to `slots` − 1, by which it is asked for; a later batch takes the slot over.
+
+    Args:
+        tables: holds `tower_triplets`.
+        batch: rows of a batch; of fewer rows in all each batch holds all of them.
+        seed: of the order.
+    """
+
+    def __init__(self, tables: Tables, batch: int, seed: int) -> None:
+        self._tables, self._seed = tables, seed
+        self._parts = _mixed(tables)
+        self.size = min(batch, tables.rows(TOWER_TRIPLETS.name))
+        self.slots = HELD * self.size
+        self._held: list[pa.Table | None] = [None] * HELD
+        self._next, self._batches = 0, self._cut()
+
+    def next(self) -> Ints:
+        """The slots of the next batch."""
+        place = self._next % HELD
+        self._held[place] = next(self._batches)
+        self._next += 1
+        return np.arange(place * self.size, (place + 1) * self.size)
+
+    def rows(self, slots: Sequence[int]) -> pa.Table:
+        """The rows of some slots of one batch, in their order."""
+        batch = self._held[slots[0] // self.size]
+        assert batch is not None
+        return batch.take(pa.array([slot % self.size for slot in slots]))
+
+    def _cut(self) -> Iterator[pa.Table]:
+        waiting = TOWER_TRIPLETS.empty()
+        for rows in self._passes():
+            waiting = pa.concat_tables([waiting, rows])
+            while waiting.num_rows >= self.size:
+                yield waiting.slice(0, self.size).combine_chunks()
+                waiting = waiting.slice(self.size)
+
+    def _passes(self) -> Iterator[pa.Table]:
+        turn = 0
+        while True:
+            draws = np.random.default_rng([self._seed, turn])
+            for number in draws.permutation(len(self._parts)) if turn else range(len(self._parts)):
+                rows = self._tables.part(self._parts[number])
+                yield rows.take(pa.array(draws.permutation(rows.num_rows)))
+            turn += 1
+
+
+def _mixed(tables: Tables) -> list[Part]:
+    """The parts, those of several runs spread evenly: a run's own rows lie in a drawn order already."""
+    parts = [part for part in tables.parts(TOWER_TRIPLETS.name) if part.rows]
+    runs = [tables.footer(part).row_group(0).column(1).statistics.min for part in parts]
+    spread = {run: np.linspace(0, 1, runs.count(run), endpoint=False) for run in set(runs)}
+    seen, keyed = dict.fromkeys(spread, 0), list[tuple[float, int, int, Part]]()
+    for part, run in zip(parts, runs, strict=True):
+        keyed.append((float(spread[run][seen[run]]), run, len(keyed), part))
+        seen[run] += 1
+    return [part for *_, part in sorted(keyed, key=lambda one: one[:3])]
+
+
+def allowed(rows: pa.Table) -> NDArray[np.bool_]:
+    """Which positives of a batch count for which query, shape (n, n): its own, and what does not answer it.
+
+    So neither two rows of one query, nor two of one document, nor copies of it are taken for different.
+
+    Args:
+        rows: of `tower_triplets`.
+    """
+    names = pa.chunked_array([*rows["key"].chunks, *(one.flatten() for one in rows["answers"].chunks)])
+    numbers = names.combine_chunks().dictionary_encode().indices.to_numpy()
+    keys, answers = numbers[: rows.num_rows], numbers[rows.num_rows :]
+    lengths: Any = rows["answers"].combine_chunks().value_lengths().to_numpy()
+    query = np.repeat(np.arange(rows.num_rows), lengths)
+    answered = np.zeros((rows.num_rows, int(numbers.max()) + 1), bool)
+    answered[query, answers] = True
+    counts = ~answered[:, keys]
+    np.fill_diagonal(counts, val=True)
+    return counts

@@ -1,0 +1,70 @@
+"""What both towers find for the test queries, and what the encoder finds that they began as."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.dual.stage import Beginning, graduates
+from darklode.pipeline.train.tested import DEPTH, LABELS, QUERIES, questions
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import DUAL_TRIALS
+from darklode.schemas.towers import DualSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.vectors import Base
+
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
+TESTED = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
+
+BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
+MEASURES = ("R@10", "R@50", "R@100", "nDCG@10")
+NAME = "towers"
+"""Of the folder that they are opened from, which is a part of their vectors' name in the cache."""
+
+
+def tested(
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: Base, beginning: Beginning
+) -> None:
+    """Search all texts with the towers, and with the encoder that they began as.
+
+    Args:
+        tables: those of `adaptation_pairs` and of the trials.
+        output: takes `test_queries`, `test_labels` and `test_rankings`.
+        dual: what the towers are.
+        adapt: rank, alpha and targets of LoRA.
+        base: the encoder that they began as, and where vectors are kept.
+        beginning: what the towers began as.
+
+    Raises:
+        ArtifactError: no test query has a positive.
+    """
+    with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
+        folder = Path(scratch) / NAME
+        graduates(tables, beginning, dual, adapt).served().save_pretrained(str(folder), create_model_card=False)
+        both = replace(base, encoder=_encoder(beginning.encoder, str(folder)))
+        for system, one in zip(SYSTEMS, (base, both), strict=True):
+            frozen = one.open(tables)
+            asked = questions(tables, frozen)
+            lists = asked.ranking(frozen, asked.vectors, DEPTH)
+            tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
+            named = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
+            columns = {name: lists[name] for name in lists.column_names}
+            output.write("test_rankings", TABLES["test_rankings"].rows(named | columns))
+    output.count(FunnelStep(TESTED.name, "test queries", len(asked), "places in lists", output.rows("test_rankings")))
+    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+
+
+def _encoder(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
+    """The towers read as the encoder did that they began as, its prompts and cut of tokens included."""
+    return encoder.model_copy(update={"model": folder, "revision": None, "dimensions": None, "dtype": "float32"})

@@ -1,0 +1,119 @@
+"""Triplets for both towers: query, positive and hard negative as their views need them, in an order drawn once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.sources import Source
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import TOWER_TRIPLETS
+
+READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+TRIPLETS = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
+
+ROWS = 1 << 14
+"""Of a part: what training holds in memory."""
+
+# Ids as the run itself has them. Of several triplets of a pair, from several sources, the first counts; what answers a
+# query by any source is no negative of it, and a copy of that neither.
+ROWS_OF_A_RUN = """
+    WITH asked AS (
+        SELECT substr(query_id, $start) AS query_id, text FROM adaptation_queries
+        WHERE index = $index AND split = 'train'
+    ), hashes AS (
+        SELECT substr(text_id, $start) AS text_id, content_hash FROM adaptation_texts WHERE index = $index
+    ), right_of AS (
+        SELECT substr(query_id, $start) AS query_id, substr(text_id, $start) AS text_id, content_hash, learned
+        FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id)
+        SEMI JOIN (FROM adaptation_queries WHERE split = 'train' AND index = $index) USING (query_id)
+        WHERE relevance > 0
+    ), answers AS (
+        SELECT query_id, list(DISTINCT content_hash ORDER BY content_hash) AS answers FROM right_of GROUP BY query_id
+    ), words AS (
+        SELECT text_id, nullif(trim(title), '') AS title, concat_ws(chr(10), topic, heading, text) AS content
+        FROM ({texts})
+    ), learned AS (
+        SELECT query_id, positive_id, negative_ids, triplet_id FROM triplets
+        SEMI JOIN (SELECT query_id, text_id AS positive_id FROM right_of WHERE learned) USING (query_id, positive_id)
+        WHERE tenant = $tenant AND split = 'train'
+        QUALIFY row_number() OVER (PARTITION BY query_id, positive_id ORDER BY triplet_id) = 1
+    ), wrong AS (
+        SELECT query_id, positive_id, triplet_id, unnest(negative_ids) AS text_id,
+               generate_subscripts(negative_ids, 1) AS place
+        FROM learned
+    ), admitted AS (
+        SELECT w.* FROM wrong w JOIN hashes h USING (text_id)
+        ANTI JOIN right_of r ON r.query_id = w.query_id AND r.content_hash = h.content_hash
+    ), listed AS (
+        SELECT query_id, positive_id, list(text_id ORDER BY place) AS ids,
+               md5_number_lower(concat($seed, ' ', min(triplet_id))) AS drawn
+        FROM admitted GROUP BY query_id, positive_id
+    )
+    SELECT CAST($tenant AS VARCHAR) AS tenant, CAST($index AS INTEGER) AS index, $prefix || query_id AS query_id,
+           q.text AS query, $prefix || positive_id AS positive_id, p.title, p.content,
+           $prefix || n.text_id AS negative_id, n.title AS negative_title, n.content AS negative_content,
+           h.content_hash AS key, answers
+    FROM learned l JOIN asked q USING (query_id) JOIN answers USING (query_id)
+    JOIN hashes h ON h.text_id = positive_id JOIN words p ON p.text_id = positive_id
+    LEFT JOIN listed d USING (query_id, positive_id)
+    LEFT JOIN words n ON n.text_id = d.ids[1 + CAST(d.drawn % len(d.ids) AS INTEGER)]
+    ORDER BY md5(concat($seed, ' ', l.triplet_id)), l.triplet_id
+"""
+OF_CHUNKS = """
+    SELECT chunk_id AS text_id, c.title, d.topic, heading, c.text
+    FROM chunks c LEFT JOIN documents d USING (tenant, doc_id) WHERE tenant = $tenant
+"""
+OF_DOCUMENTS = """
+    SELECT doc_id AS text_id, title, topic, CAST(NULL AS VARCHAR) AS heading, left(text, $characters) AS text
+    FROM documents WHERE tenant = $tenant
+"""
+
+COUNTS = """
+    SELECT count(*) AS rows, count(title) AS titles, count(negative_id) AS negatives FROM tower_triplets
+"""
+
+
+def tower_triplets(tables: Tables, output: Output, sources: Sequence[Source], *, seed: int) -> None:
+    """Write one row for each pair of a train query and a positive that is learned from, in a drawn order.
+
+    DuckDB joins and orders, and spills past its limit: neither texts nor rows are ever all in memory.
+
+    Args:
+        tables: those of `adaptation_pairs`, whose sides, near-duplicates and labels hold here, too.
+        output: takes `tower_triplets`; facts count what has a title and what has a negative.
+        sources: the runs.
+        seed: of the order, and of the negatives.
+    """
+    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
+    for number, source in enumerate(sources):
+        for rows in _of_run(tables, source, tenant, seed):
+            output.write(TOWER_TRIPLETS.name, rows.cast(TABLES[TOWER_TRIPLETS.name].schema))
+        output.progress(number + 1, len(sources))
+    counts = output.so_far(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
+    if not counts["rows"]:
+        raise ArtifactError("the runs have no triplet of a train query to learn from; build or mine them to the end")
+    learned = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
+    left = learned - counts["rows"]
+    dropped = {"no triplet of the pair": left} if left else {}
+    output.count(FunnelStep(TRIPLETS.name, "pairs learned from", learned, "triplets", counts["rows"], dropped))
+    output.facts |= {
+        "triplets": counts["rows"],
+        "without a title": counts["rows"] - counts["titles"],
+        "without a negative": counts["rows"] - counts["negatives"],
+    }
+
+
+def _of_run(tables: Tables, source: Source, tenant: str, seed: int) -> Iterator[pa.Table]:
+    """A run's rows, piece by piece."""
+    query = ROWS_OF_A_RUN.format(texts=OF_DOCUMENTS if source.mined else OF_CHUNKS)
+    given = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
+    given |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})
+    with source.tables.connect(query) as connection:
+        for name in READS:
+            tables.view(connection, name, name)
+        yield from pieces(connection, query, given, ROWS)

@@ -1,0 +1,14 @@
+"""The card tells what was learned from, what is reached, and that it is not the paper's prompt."""
+
+from pathlib import Path
+
+from .conftest import Trained
+
+
+def test_the_card_tells_all_of_it(both: Trained) -> None:
+    page = (Path(both.out.store.url) / "README.md").read_text()
+    for title in ("What they reach", "What was tried", "How it went", "How to use it", "What it does not say"):
+        assert f"## {title}" in page
+    assert "39 triplets, 1 without a title, 1 without a negative" in page
+    assert "three-view form for encoders" in page
+    assert 'SentenceTransformer("towers", truncate_dim=2)' in page

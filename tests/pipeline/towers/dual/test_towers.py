@@ -1,0 +1,73 @@
+"""Both towers: what learns, where they begin, that views and served vectors are one, and what cannot be."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.towers.dual.towers import Towers
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.towers import DualSettings
+
+from .conftest import QUICK, Trained
+
+TITLES, CONTENTS = ["title", None, "b"], ["body words", "another one", None]
+TEXTS = ["title\nbody words", "another one", "b"]
+LORA = AdaptSettings(rank=2)
+
+
+def opened(both: Trained, **changed: object) -> Towers:
+    return Towers(both.encoder, QUICK.model_copy(update=changed), LORA)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_the_last_view_is_what_is_served(both: Trained, method: str) -> None:
+    towers = opened(both, method=method)
+    towers.begin(TEXTS, ["one", "two"])
+    queries, views, there = towers.model((towers.query_features(["one"]), towers.document_features(TITLES, CONTENTS)))
+    assert there.tolist() == [[True, False, True], [True, True, False], [True, True, True]]
+    served = towers.served()
+    for mine, theirs in ((views[2], served.encode_document(TEXTS)), (queries, served.encode_query(["one"]))):
+        np.testing.assert_allclose(functional.normalize(mine, dim=1).detach().numpy(), theirs, atol=1e-6)
+    assert served.encode_query(["one"], truncate_dim=4).shape == (1, 4)
+    assert not any("lora" in name for name, _ in served.named_parameters())
+
+
+def test_title_and_content_are_means_of_their_tokens(both: Trained) -> None:
+    towers = opened(both)
+    _, views, _ = towers.model((towers.query_features(["one"]), towers.document_features(TITLES, CONTENTS)))
+    given = towers.document_features(TITLES, CONTENTS)
+    masks = [given.pop(f"{name}_mask") for name in ("title", "content")]
+    hidden = towers.document[0](given)["token_embeddings"]
+    weight = towers.trained["document.projection"]
+    for view, mask in zip(views, masks, strict=False):
+        expected = torch.stack([one[chosen.bool()].mean(dim=0) for one, chosen in zip(hidden, mask, strict=True)])
+        known = mask.any(dim=1)
+        torch.testing.assert_close(view[known], (expected @ weight.T)[known])
+
+
+def test_both_projections_begin_as_the_same_directions_the_widest_first(both: Trained) -> None:
+    towers = opened(both)
+    towers.begin(TEXTS, ["one", "two"])
+    query, document = (towers.trained[f"{name}.projection"].detach() for name in ("query", "document"))
+    assert torch.equal(query, document)
+    torch.testing.assert_close(query @ query.T, torch.eye(8), atol=1e-5, rtol=0)
+    spread = (torch.from_numpy(towers.encode(TEXTS, queries=False)) ** 2).sum(dim=0)
+    assert spread[0] == spread.max()
+
+
+def test_what_learns(both: Trained) -> None:
+    full, lora = opened(both), opened(both, method="lora")
+    names = {name.partition(".")[0] for name in full.trained}
+    assert names == {"query", "document"}
+    assert not any("pooler" in name for name in full.trained)
+    assert all(".lora_" in name or name.endswith(".projection") for name in lora.trained)
+    weights = {name: one + 1 for name, one in full.state().items()}
+    full.take(weights)
+    assert all(np.array_equal(one, weights[name]) for name, one in full.state().items())
+
+
+def test_no_more_numbers_than_the_encoder_has(both: Trained) -> None:
+    with pytest.raises(SettingsError, match=r"dual\.nested 16: .* has only 8 numbers"):
+        Towers(both.encoder, DualSettings(nested=(16,)), LORA)
