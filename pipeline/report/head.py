@@ -52,6 +52,12 @@ ADAPTED = {
     "texts searched": "SELECT count(*) AS n FROM adaptation_texts",
     "trials": "SELECT count(DISTINCT trial) AS n FROM adaptation_trials",
 }
+DISTILLED = {
+    "queries to learn from": "SELECT count(*) AS n FROM tower_queries WHERE split = 'train'",
+    "held-out queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'validation'",
+    "unseen queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'unseen'",
+    "trials": "SELECT count(*) AS n FROM distillation_trials",
+}
 VERIFIERS = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
 POSITIVES = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
 
@@ -99,7 +105,7 @@ def header(source: Source) -> PageHeader:
 
 def _kind(source: Source) -> str:
     if source.adapted:
-        return f"Query encoder adapted from {source.adapted}"
+        return f"Query encoder {source.adapted}"
     return "Triplets mined from a search log" if source.mined else "Judged benchmark and triplets"
 
 
@@ -109,7 +115,7 @@ def _time(iso: str) -> str:
 
 def _sizes(source: Source) -> Iterator[tuple[str, str]]:
     if source.adapted:
-        for what, asked in ADAPTED.items():
+        for what, asked in (DISTILLED if "tower_queries" in source.written else ADAPTED).items():
             yield what, number(source.tables.sql(asked)["n"][0].as_py())
         return
     for table, what in (MINED if source.mined else BUILT).items():

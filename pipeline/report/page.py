@@ -20,6 +20,7 @@ from darklode.pipeline.report.sections import (
     adapting,
     audit,
     cost,
+    distilling,
     evaluation,
     judging,
     mining,
@@ -36,6 +37,7 @@ from darklode.pipeline.report.source import Source
 
 SECTIONS = (
     adapting.SECTION,
+    distilling.SECTION,
     swapping.SECTION,
     overview.SECTION,
     queries.SECTION,

@@ -26,7 +26,7 @@ class Source:
         settings: in force.
         manifests: of the complete stages, by stage.
         mined: whether it is made from a search log.
-        adapted: what a query encoder was adapted from, in words; empty of a run.
+        adapted: what a query encoder was adapted or distilled from, in words; empty of a run.
         units: units on disk of stages that are not complete, by stage.
         stages: of the job that makes the run, in data order, and whether the settings ask for each.
     """
@@ -55,7 +55,9 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
     written = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
     noted = json.loads(run.store.read("inputs.json") or b"{}")
     mined = "impressions" in written or "logs" in noted
-    adapted = f"{noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
+    adapted = f"adapted from {noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
+    if "distillation_trials" in written:
+        adapted = f"distilled from {noted['encoder']}"
     units = {name: len(run.store.sizes(f"progress/{name}")) for name in run.store.folders("progress")}
     with all_tables(run).opened() as tables:
         yield Source(

@@ -96,6 +96,11 @@ def _shares(table: pa.Table, _source: Source) -> list[Curves]:
     return [curves(table, ("share", "share of the way from the base"), "validation", "nDCG@10 on validation")]
 
 
+def _learned(source: Source) -> pa.Table:
+    """Nothing of a distilled tower, which these queries are none of."""
+    return source.tables.sql(LEARNED).slice(0, 0 if "tower_queries" in source.written else None)
+
+
 def _asked(query: str) -> Callable[[Source], pa.Table]:
     return lambda source: source.tables.sql(query)
 
@@ -158,7 +163,7 @@ SECTION = FigureSection(
             "adapter-learned",
             "What it learned from",
             "Queries by side, the clusters they make, and how many share a positive with training.",
-            _asked(LEARNED),
+            _learned,
             needs=("adaptation_queries",),
         ),
     ),
