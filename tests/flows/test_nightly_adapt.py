@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import get_client
+from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from darklode.flows.adapt_encoder import WARM
 from darklode.flows.nightly_adapt import nightly_adapt, whole
@@ -16,7 +18,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, HeldBack, NoLift, SettingsError
 from darklode.pipeline.serve.registry import Registry
 from helpers.adapted import TENANT, word
-from helpers.commands import DARKLODE, Environment, one_line, run_inside
+from helpers.commands import DARKLODE, Environment, one_line, run_inside, server_of
 from helpers.runs import read
 from helpers.tiny_bert import tiny_bert
 
@@ -110,7 +112,15 @@ def first(tmp_path_factory: pytest.TempPathFactory, served: Environment) -> Path
     options += ["--config", str(settings_file(root)), "--test-days", "2", "--share-with", GUARD]
     ended = run_inside([DARKLODE, "adapt", "nightly", *options], served)
     one_line(ended, f"no test query of the tenant {GUARD} is labelled", 3)
+    assert states(served) == ["Held"]
     return root
+
+
+def states(environment: Environment) -> list[str | None]:
+    """How the server has the nights of this folder."""
+    with server_of(environment), get_client(sync_client=True) as client:
+        named = FlowFilter(name=FlowFilterName(any_=["nightly-adapt"]))
+        return [one.state_name for one in client.read_flow_runs(flow_filter=named)]
 
 
 @pytest.fixture

@@ -1,22 +1,25 @@
 """Everything that docs/tutorial.md tells its reader to do, done: real commands, a real browser."""
 
 import csv
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.views import query
 from darklode.pipeline.export.formats import EXPORTS
 from darklode.pipeline.validate.review.journal import Journal, standing
 from helpers import tutorial
-from helpers.commands import DARKLODE, Environment, background, run_command, wait_for
+from helpers.commands import DARKLODE, Environment, Outcome, background, run_command, wait_for
 from helpers.runs import SAMPLE
 
 PAIRS = 10
+HELD_BACK = 3
 ADDRESS = re.compile(r"http://127\.0\.0\.1:8765/\S+/")
 
 
@@ -41,8 +44,11 @@ def test_the_tutorial_works_as_it_stands(repository: Path, alone: Environment, b
             review(command, alone, repository, browser)
             continue
         outcome = run_command(command, alone, repository)
-        assert (outcome.code, outcome.err) == (0, ""), (words, outcome)
+        held_back = outcome.code == HELD_BACK and words[1] == "adapt"
+        assert held_back or (outcome.code, outcome.err) == (0, ""), (words, outcome)
         check(words, outcome.out, repository)
+        if words[1] == "adapt" and "--dry-run" not in words:
+            decided(repository / words[words.index("--out") + 1], outcome)
     assert labelled(repository) == PAIRS
     assert sorted(path.name for path in (repository / "out").iterdir()) == sorted(
         [*EXPORTS.own(), "public", "withheld"]
@@ -63,6 +69,15 @@ def check(words: list[str], printed: str, repository: Path) -> None:
             assert "Labels that flipped" in printed
         case "export":
             assert any((repository / words[words.index("--to") + 1]).rglob("*"))
+
+
+def decided(adapted: Path, outcome: Outcome) -> None:
+    """Whatever the verdict is, exit code, message and folder say the same, and the folder loads."""
+    ships = json.loads((adapted / "adapter.json").read_text())["shipped"] == "adapted"
+    said, code = ("is adapted: ", 0) if ships else ("is the base itself: ", HELD_BACK)
+    assert (outcome.code, said in (outcome.out if ships else outcome.err)) == (code, True), outcome
+    assert "own positive" in outcome.out
+    assert SentenceTransformer(str(adapted / "query_encoder")).encode(["reset my password"]).shape == (1, 384)
 
 
 def review(command: list[str], environment: Environment, repository: Path, browser: Browser) -> None:
