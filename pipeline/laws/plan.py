@@ -19,7 +19,7 @@ from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, STARTED, Points
 from darklode.pipeline.laws.points import ENTROPY, FALLING, groups, points_of
-from darklode.pipeline.laws.verdict import LAW, Found, judge
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found, judge
 
 STEP = {ENTROPY: 0.1}
 """What a gain is told for: .1 nats, and .01 of every other measure."""
@@ -98,7 +98,9 @@ def plans(rows: pa.Table, wanted: Wanted, seed: int) -> list[Row]:
 
 
 def first(found: Found) -> str:
-    """What has to be labelled and trained before anything can be planned."""
+    """What has to be labelled and trained before anything can be planned; nothing, where labels do not help."""
+    if found.verdict == NO_LAW:
+        return f"{found.reason}; nothing says that more of these labels would help"
     points, most = found.points, int(found.points.size.max())
     there = int(np.unique(points.size[~found.plateau]).size)
     lacking = STARTED.count + 2 - there

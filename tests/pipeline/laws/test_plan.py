@@ -70,6 +70,14 @@ def test_where_no_law_stands_it_says_what_to_label_first() -> None:
     assert "bought" not in row
 
 
+def test_labels_that_teach_nothing_are_not_asked_for() -> None:
+    flat = rows("nDCG@10", 0.0)
+    flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
+    (row,) = plans(flat, Wanted(budget=600, per_label=0.6), 0)
+    assert row["verdict"] == "no law"
+    assert "nothing says that more of these labels would help" in told(row)
+
+
 def test_costs_are_the_judges_tokens_at_its_prices() -> None:
     one = {"calls": 60, "queries": 10, "positives": 15, "prompt_tokens": 60000, "completion_tokens": 6000}
     assert costs([one], (2.0, 10.0)) == {
