@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec
 
 from prefect import Flow, Task, flow, task
@@ -165,6 +166,7 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
                 return refused(error)
 
     managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
+    managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # types are named in its module
     prefects = flow(name=name, flow_run_name=_named, persist_result=False, on_failure=[notify], on_crashed=[notify])
     return prefects(managed)
 
