@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ class Made:
 
 
 def hash_of(number: int) -> str:
-    return f"{number:032x}"
+    """A text's hash; keys that follow one another are what the cache is slow to find."""
+    return md5(str(number).encode(), usedforsecurity=False).hexdigest()
 
 
 def prepared(source: str, root: Path, count: int) -> tuple[Kept, int]:
