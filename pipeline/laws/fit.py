@@ -17,7 +17,7 @@ from darklode.schemas.law_tables import LAW_CONSTANTS, LAW_FITS, LAW_POINTS, LAW
 
 FIT = Stage(
     "laws",
-    1,
+    2,
     (LAW_POINTS.name,),
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name),
 )

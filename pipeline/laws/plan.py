@@ -100,7 +100,7 @@ def plans(rows: pa.Table, wanted: Wanted, seed: int) -> list[Row]:
 def first(found: Found) -> str:
     """What has to be labelled and trained before anything can be planned; nothing, where labels do not help."""
     if found.verdict == NO_LAW:
-        return f"{found.reason}; nothing says that more of these labels would help"
+        return f"{found.reason}; no law says what more of these labels would bring"
     points, most = found.points, int(found.points.size.max())
     there = int(np.unique(points.size[~found.plateau]).size)
     lacking = STARTED.count + 2 - there

@@ -138,7 +138,7 @@ def _claim(found: Found, fitted: Points, beyond: Points) -> tuple[str, str]:
         wanted = (best.form if best else fitting(fitted)[0] if len(fitted) else None, n)
         return UNKNOWN, _too_few(*wanted, int(found.plateau.sum()), len(fitted))
     if fit(CONSTANT, fitted).aicc <= best.aicc:
-        return NO_LAW, "no effect is measurable: a constant has the lower AICc"
+        return NO_LAW, "a constant has the lower AICc: so few points carry no law"
     said = _before(best.form, fitted)
     if said:
         return said

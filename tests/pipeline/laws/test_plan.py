@@ -75,7 +75,7 @@ def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
     (row,) = plans(flat, Wanted(budget=600, per_label=0.6), 0)
     assert row["verdict"] == "no law"
-    assert "nothing says that more of these labels would help" in told(row)
+    assert "no law says what more of these labels would bring" in told(row)
 
 
 def test_costs_are_the_judges_tokens_at_its_prices() -> None:
