@@ -118,6 +118,9 @@ CHANGED: dict[Leaf, Any] = {
     ("dual", "report_to"): ["tensorboard"],
     ("dual", "temperatures"): [0.1],
     ("dual", "views"): ["all"],
+    ("generate", "leave_out"): ["bm25"],
+    ("laws", "sizes"): [10],
+    ("laws", "sources"): ["bm25"],
     ("towers", "learning_rates"): [1e-3],
     ("towers", "report_to"): ["tensorboard"],
     ("evaluate", "measures"): ["nDCG@5"],
@@ -137,6 +140,7 @@ CHANGED: dict[Leaf, Any] = {
     ("retrievers",): {"one": {"kind": "bm25", "k1": 2.0}},
 }
 NEEDS_MORE = {
+    ("generate", "kind"): "another kind needs a server or a model",
     ("index", "kind"): "another kind has other keys",
     ("judge", "kind"): "another kind needs a model",
     ("judge", "weights"): "needs a panel",
