@@ -24,7 +24,7 @@ from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
-from darklode.pipeline.prepare.split import SPLIT, split
+from darklode.pipeline.prepare.split import GENERATED, SPLIT, split
 from darklode.pipeline.retrieve.embedding import embed_all
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
@@ -92,7 +92,11 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             source=queries,
         ),
         Step(CLEAN, call(clean, given.clean, seed=seed)),
-        Step(SPLIT, call(split, given.split.but("by"), seed=seed)),
+        Step(
+            SPLIT,
+            call(split, given.split.but("by"), seed=seed),
+            lambda: {"the generated queries": _content(given.split.generated)} if given.split.generated else {},
+        ),
         Step(CHUNK, call(chunk, given.chunk)),
         Step(
             SEARCH,
@@ -114,6 +118,12 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
         Step(AUDIT, call(audit, given.audit, depth=given.pool.depth, seed=seed)),
     ]
+
+
+def _content(folder: str) -> str:
+    """Identifies generated queries; of a folder that holds none, which the stage will say, nothing."""
+    generated = Run(folder)
+    return generated.tables(GENERATED).content(GENERATED) if GENERATED in generated.parts() else ""
 
 
 def show_estimate(run: Run, settings: Settings) -> None:

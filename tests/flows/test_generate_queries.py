@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from darklode.flows import build_benchmark
 from darklode.flows.adapt_encoder import pairs_step
+from darklode.flows.config import load_settings
 from darklode.flows.generate_queries import generate_queries
 from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.prepare.split import SPLIT
 from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
+from helpers.runs import put
 
 # Its words are of no language.
 QUICK = {
@@ -68,6 +73,23 @@ def test_adapt_learns_from_run_and_queries_together(root: Path) -> None:
     both = {(row["split"], row["index"]): row["n"] for row in rows.to_pylist()}
     assert both["train", 1] > 0, "generated queries are learned from"
     assert not {("validation", 1), ("test", 1)} & both.keys(), "and nothing is tested by one"
+
+
+def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
+    run, out = Run(str(root / "build")), str(root / "out")
+    asked = Run(str(root / "run")).tables("queries").read("queries").drop_columns("split")
+    put(run, "cleaned_queries", asked.cast(TABLES["cleaned_queries"].schema))
+    steps = build_benchmark.steps(".", ".", load_settings(values={"split": {"generated": out}}))
+    (step,) = (one for one in steps if one.stage is SPLIT)
+    run.execute(step.plan(run), step.work)
+    rows = run.tables().sql("SELECT query_id, split FROM queries WHERE query_id LIKE 'generated%' ORDER BY query_id")
+    kept = (
+        Run(out).tables().sql("SELECT query_id, 'train' AS split FROM generated_queries WHERE kept ORDER BY query_id")
+    )
+    assert rows.num_rows > 0
+    assert set(rows["query_id"].to_pylist()) <= set(kept["query_id"].to_pylist())
+    assert set(rows["split"].to_pylist()) == {"train"}
+    assert step.plan(run).stands
 
 
 def test_what_cannot_be_is_refused(root: Path) -> None:

@@ -1,6 +1,7 @@
 """Splits: shares as near as whole clusters allow, no cluster on two sides, and no tenant moved by another."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.prepare.split import SPLIT, assign, split
 from darklode.schemas.settings import SplitSettings
-from darklode.schemas.tables import CLEANED_QUERIES
+from darklode.schemas.tables import CLEANED_QUERIES, QUERIES, TABLES
 from helpers.runs import execute, put, read
 
 SIDES = ("test", "validation", "train")
@@ -39,6 +40,33 @@ def splits(run: Run, clusters: dict[str, list[int]], seed: int = 13) -> dict[tup
 def done(run: Run, clusters: dict[str, list[int]], seed: int = 13) -> Manifest:
     put(run, "cleaned_queries", cleaned(clusters))
     return execute(run, SPLIT, lambda tables, output: split(tables, output, SplitSettings(), seed=seed))
+
+
+def test_generated_queries_are_learned_from_and_never_held_out(tmp_path: Path) -> None:
+    run = Run(str(tmp_path))
+    asked = {"a": list(range(40))}
+    before = splits(run, asked)
+    held = next(query for (_, query), side in before.items() if side == "test")
+    texts = {"new": "nobody asked this", "near": f"{held} text of", "other": "of a stranger", "lost": "not kept"}
+    rows = [
+        {"tenant": "b" if name == "other" else "a", "query_id": name, "text": text, "n_words": 3, "language": "en",
+         "language_score": 1.0, "cluster_id": 0, "n_represented": 0, "split": "train"}
+        for name, text in texts.items()
+    ]  # fmt: skip
+    more = Run(str(tmp_path / "generated"))
+    put(more, "queries", pa.Table.from_pylist(rows, QUERIES.schema))
+    fates = [
+        {"tenant": row["tenant"], "query_id": row["query_id"], "chunk_id": "c", "text": row["text"], "source": "ict",
+         "generator_id": "g", "round_trip_rank": 1, "judged": True, "kept": row["query_id"] != "lost", "reason": None}
+        for row in rows
+    ]  # fmt: skip
+    put(more, "generated_queries", pa.Table.from_pylist(fates, TABLES["generated_queries"].schema))
+    settings = SplitSettings(generated=more.store.url)
+    manifest = execute(run, SPLIT, lambda tables, output: split(tables, output, settings, seed=13))
+    found = {(row["tenant"], row["query_id"]): row for row in read(run, "queries")}
+    assert {one: row["split"] for one, row in found.items()} == before | {("a", "new"): "train"}
+    assert found["a", "new"]["cluster_id"] == 40, "no real query's cluster"
+    assert manifest.funnel[0].dropped == {"generated, and near to a held-out query or of another tenant": 2}
 
 
 @given(clusters=CLUSTERS, test=SHARE, validation=SHARE, seed=st.integers(0, 2**63))
