@@ -13,6 +13,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
 from darklode.schemas.day_tables import DAY_TABLES
 from darklode.schemas.evaluation_tables import EVALUATION_TABLES
+from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.law_tables import LAW_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import REVIEW_TABLES
@@ -130,6 +131,7 @@ def tables_written(run: Run) -> list[str]:
         *EVALUATION_TABLES,
         *REVIEW_TABLES,
         *SERVING_TABLES,
+        *GENERATION_TABLES,
         *TOWER_TABLES,
     )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
