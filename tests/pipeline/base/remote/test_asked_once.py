@@ -9,6 +9,7 @@ import pytest
 
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
+from darklode.pipeline.base.remote import asked_once
 from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -64,6 +65,15 @@ def test_readable_replies_are_kept_and_others_with_their_error(tmp_path: Path) -
         two.ask("who", questions()[3:])
         assert kept(tmp_path) == dict.fromkeys(KEYS[:3], "yes") | dict.fromkeys(KEYS[3:])
         assert (server.requests, two.client.counters.nulls) == (8, 2), "four tries each"
+
+
+def test_what_is_kept_on_the_way_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_once, "KEEP_SECONDS", 0)
+    told: list[int] = []
+    with Says() as server:
+        asking(server, tmp_path).ask("who", questions(), told.append)
+    assert kept(tmp_path) == dict.fromkeys(KEYS, "yes")
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_it_goes_on_over_faults(tmp_path: Path) -> None:
