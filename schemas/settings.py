@@ -158,7 +158,7 @@ class SplitSettings(Section):
     test_share: Share = Field(0.25, description="share of queries held out as test (DevRev-Search: 92 of 383)")
     validation_share: Share = Field(0.1, description="share of the rest used for validation (ScalingNote: 9:1)")
     generated: FilePath[str | None] = Field(
-        None, description="folder of `darklode generate`, whose kept queries are learned from, too; none is held out"
+        None, description="a folder of `darklode generate`, whose kept queries are learned from, too; none is held out"
     )
 
 
