@@ -51,7 +51,7 @@ class Writer(ABC):
 
 
 def simply(queries: list[str]) -> pa.Table:
-    """Rows of `WRITTEN` by a writer that always has one; an empty text gives none."""
-    errors = [None if query else "the text has no words" for query in queries]
+    """Rows of `WRITTEN` by a writer that is not asked again; an empty query is none."""
+    errors = [None if query else "nothing was written" for query in queries]
     said = [query or None for query in queries]
     return pa.table([said, errors, [None] * len(said)], schema=WRITTEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ class Seq2SeqWriter(Writer):
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+        logging: Any = import_module("transformers.utils").logging
+        logging.disable_progress_bar()  # it would break into Darklode's own output
         found = locate(self._settings)
         assert found is not None
         try:

@@ -1,4 +1,4 @@
-"""Rows of a writer that always has a query."""
+"""Rows of a writer that is not asked again."""
 
 from darklode.pipeline.generate.port import WRITTEN, simply
 
@@ -7,5 +7,5 @@ def test_an_empty_query_is_none_with_a_reason() -> None:
     found = simply(["how", ""])
     assert found.schema == WRITTEN
     assert found["text"].to_pylist() == ["how", None]
-    assert found["error"].to_pylist() == [None, "the text has no words"]
+    assert found["error"].to_pylist() == [None, "nothing was written"]
     assert found["self_contained"].null_count == 2
