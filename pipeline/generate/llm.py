@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.memory.rows import RowKind
-from darklode.pipeline.base.memory.store import KeyedStore
+from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.client import Client
@@ -62,6 +62,12 @@ class LlmWriter(Writer):
     def _store(self) -> KeyedStore:
         return KeyedStore(self._root, REPLIES)
 
+    @cached_property
+    def _entries(self) -> Entries:
+        """What is kept of this writer, opened once: to open it is to read every key."""
+        self._store.tidy(self.generator_id)
+        return self._store.open(self.generator_id)
+
     @property
     def counters(self) -> Counters:
         """See `Writer`."""
@@ -98,8 +104,7 @@ class LlmWriter(Writer):
         self, questions: list[Question], temperature: float, told: Callable[[int], None]
     ) -> list[tuple[str | None, str | None]]:
         """Reply and error of each question."""
-        self._store.tidy(self.generator_id)
-        entries, keys = self._store.open(self.generator_id), [one.key for one in questions]
+        entries, keys = self._entries, [one.key for one in questions]
         named = pa.table({"question": pa.array(keys, pa.string())})
         there = set(np.array(keys)[entries.find(named).rows].tolist()) if keys else set()
         open_ = {one.key: one for one in questions if one.key not in there}

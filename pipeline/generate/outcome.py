@@ -69,10 +69,8 @@ def outcome(tables: Tables, output: Output, *, source: str, generator_id: str, s
         asked = real.filter(pc.equal(real["tenant"], tenant))["text"]
         found = [{"tenant": tenant, **one} for one in compared(asked, kept, seed)]
         output.write(GENERATION_CHECK.name, pa.Table.from_pylist(found, GENERATION_CHECK.schema))
-    after = rows.filter(pc.is_valid(rows["round_trip_rank"]))
     reasons = rows["reason"].drop_null()
     counts = {one["values"]: one["counts"] for one in pc.value_counts(reasons).to_pylist()}
-    output.facts["found_again"] = after.num_rows
     kept_count = rows.num_rows - len(reasons)
     output.count(
         FunnelStep(OUTCOME.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items())))

@@ -116,7 +116,7 @@ class _Candidates:
 
     @property
     def unreadable(self) -> Mask:
-        return np.asarray(pc.equal(count_words(pa.chunked_array([self.texts])), 0))
+        return np.asarray(self.words == 0)
 
     @cached_property
     def words(self) -> NDArray[np.int32]:

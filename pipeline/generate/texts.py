@@ -56,8 +56,9 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     for tenant in tenants:
         for rows in source.texts(tenant):
             output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
-        queries = source.queries(tenant).append_column("tenant", pa.repeat(tenant, source.queries(tenant).num_rows))
-        output.write(REAL_QUERIES.name, queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
+        asked = source.queries(tenant)
+        named = asked.append_column("tenant", pa.repeat(tenant, asked.num_rows))
+        output.write(REAL_QUERIES.name, named.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
     written = output.so_far("chunks")
     for tenant in tenants:
         found, counts[tenant] = _chosen(written, source, tenant, most, seed)

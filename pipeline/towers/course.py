@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 from darklode.pipeline.towers.loss import distillation, parts
 from darklode.pipeline.towers.pair import Pair
 from darklode.pipeline.towers.student import Student
+from darklode.pipeline.towers.watch import Course, Tell, Watch
 from darklode.pipeline.train import fitting
 from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.vectors import Ints
-from darklode.pipeline.train.weights import Floats, Weights
+from darklode.pipeline.train.weights import Floats
 from darklode.schemas.towers import TowerSettings
 
 LOOKS = 20
@@ -26,8 +26,6 @@ LOOKS = 20
 
 WARM_UP, DECAY = 0.1, 1e-3
 """Share of the steps in which the rate rises, and weight decay (ScalingNote, Table 7)."""
-
-Tell = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
@@ -39,25 +37,10 @@ class Look:
     cosine: float | None
     distance: float
 
-
-@dataclass
-class Course:
-    """How a trial went.
-
-    Attributes:
-        looks: at the validation queries, in order.
-        best: weights of the best of them.
-        step: when they were had.
-    """
-
-    looks: list[Look] = field(default_factory=list)
-    best: Weights = field(default_factory=dict)
-    step: int = 0
-
     @property
-    def distance(self) -> float:
-        """The least that was seen."""
-        return min(look.distance for look in self.looks)
+    def worth(self) -> float:
+        """See `watch.Look`: the nearer, the better."""
+        return -self.distance
 
 
 @dataclass(frozen=True)
@@ -101,7 +84,9 @@ def distances(teacher: Floats, student: Floats) -> Floats:
     return np.asarray(far, np.float32)
 
 
-def learn(lesson: Lesson, settings: TowerSettings, rate: float, student: Student, seed: int, tell: Tell) -> Course:
+def learn(
+    lesson: Lesson, settings: TowerSettings, rate: float, student: Student, seed: int, tell: Tell
+) -> Course[Look]:
     """Train a student by sentence-transformers' trainer: AdamW, the rate rises and falls along two lines.
 
     Args:
@@ -135,29 +120,18 @@ def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
     return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
 
 
-class _Watch:
-    """Looks now and then, and keeps the best weights."""
+class _Watch(Watch[Look]):
+    """How near the student is to its teacher."""
 
     def __init__(self, lesson: Lesson, steps: int, student: Student, tell: Tell) -> None:
-        self.course, self.seen = Course(), list[Tensor]()
-        self._lesson, self._steps, self._student, self._tell = lesson, steps, student, tell
-        self._every = max(1, steps // LOOKS)
+        super().__init__(steps, LOOKS, student, tell)
+        self._lesson, self._student = lesson, student
 
-    def goes_on(self, step: int) -> bool:
-        last = step >= self._steps
-        if step % self._every == 0 or last:
-            self._look(step)
-        return not last
-
-    def _look(self, step: int) -> None:
+    def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
         asked = self._lesson.validation
         distance = float(distances(asked.vectors, self._student.vectors(asked)).mean())
-        squared, cosine = torch.stack(self.seen).mean(dim=0).tolist() if self.seen else (None, None)
-        if not self.course.looks or distance < self.course.distance:
-            self.course.best, self.course.step = self._student.state(), step
-        self.course.looks.append(Look(step, squared, cosine, distance))
-        self._tell(step, f"‖q − s‖² {squared or 0:.4f}, on held-out queries ‖q − s‖ {distance:.4f}")
-        self.seen = []
+        said = f"‖q − s‖² {first or 0:.4f}, on held-out queries ‖q − s‖ {distance:.4f}"
+        return Look(step, first, second, distance), said
 
 
 class _Loss(nn.Module):

@@ -17,9 +17,10 @@ from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS,
 from darklode.schemas.towers import TowerSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.course import Course
+    from darklode.pipeline.towers.course import Look
     from darklode.pipeline.towers.pair import Pair
     from darklode.pipeline.towers.student import Student
+    from darklode.pipeline.towers.watch import Course
     from darklode.pipeline.train.task import Questions
 
 READS = (TOWER_QUERIES.name,)
@@ -82,12 +83,12 @@ def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed
     with steady(seed):
         course = learn(lesson, settings, rate, lesson.pair.open(), seed, tell)
     output.write(DISTILLATION_LOG.name, _log(number, course))
-    row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.distance}
+    row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.reached.distance}
     output.write(DISTILLATION_TRIALS.name, pa.Table.from_pylist([row], schema=DISTILLATION_TRIALS.schema))
     output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
 
 
-def _log(number: int, course: Course) -> pa.Table:
+def _log(number: int, course: Course[Look]) -> pa.Table:
     rows = [{"trial": number, **asdict(look)} for look in course.looks]
     return pa.Table.from_pylist(rows, schema=DISTILLATION_LOG.schema)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,12 @@ from darklode.pipeline.towers.course import DECAY, schedule
 from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stream import Stream, allowed
 from darklode.pipeline.towers.dual.towers import Towers
+from darklode.pipeline.towers.watch import Course, Tell, Watch
 from darklode.pipeline.train import fitting
-from darklode.pipeline.train.weights import Weights
 from darklode.schemas.towers import DualSettings
 
 LOOKS = 10
 """At the validation queries, in a trial, besides that before its first step."""
-
-Tell = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
@@ -36,25 +34,10 @@ class Look:
     margin: float | None
     validation: float
 
-
-@dataclass
-class Course:
-    """How a trial went.
-
-    Attributes:
-        looks: at the validation queries, in order.
-        best: weights of the best of them.
-        step: when they were had.
-    """
-
-    looks: list[Look] = field(default_factory=list)
-    best: Weights = field(default_factory=dict)
-    step: int = 0
-
     @property
-    def validation(self) -> float:
-        """The most that was seen."""
-        return max(look.validation for look in self.looks)
+    def worth(self) -> float:
+        """See `watch.Look`."""
+        return self.validation
 
 
 @dataclass(frozen=True)
@@ -93,7 +76,7 @@ class Trial:
     seed: int
 
 
-def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, trial: Trial, tell: Tell) -> Course:
+def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, trial: Trial, tell: Tell) -> Course[Look]:
     """Train both towers by sentence-transformers' trainer.
 
     Started by torchrun, each process encodes its share of every batch, and all are compared with all; the steps are
@@ -194,25 +177,14 @@ def gathered(values: Tensor, dim: int = 0) -> Tensor:
     return torch.cat(found, dim)
 
 
-class _Watch:
-    """Looks now and then, and keeps the best weights."""
+class _Watch(Watch[Look]):
+    """How high validation queries rank their positives."""
 
     def __init__(self, sample: Sample, towers: Towers, dual: DualSettings, tell: Tell) -> None:
-        self.course, self.seen = Course(), list[Tensor]()
-        self._sample, self._towers, self._tell = sample, towers, tell
-        self._steps, self._every = dual.steps, max(1, dual.steps // LOOKS)
+        super().__init__(dual.steps, LOOKS, towers, tell)
+        self._sample, self._towers = sample, towers
 
-    def goes_on(self, step: int) -> bool:
-        last = step >= self._steps
-        if step % self._every == 0 or last:
-            self._look(step)
-        return not last
-
-    def _look(self, step: int) -> None:
+    def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
         reached = self._sample.reached(self._towers)
-        near, margin = torch.stack(self.seen).mean(dim=0).tolist() if self.seen else (None, None)
-        if not self.course.looks or reached > self.course.validation:
-            self.course.best, self.course.step = self._towers.state(), step
-        self.course.looks.append(Look(step, near, margin, reached))
-        self._tell(step, f"L^con {near or 0:.3f}, L^hard {margin or 0:.3f}, validation {reached:.4f}")
-        self.seen.clear()
+        said = f"L^con {first or 0:.3f}, L^hard {second or 0:.3f}, validation {reached:.4f}"
+        return Look(step, first, second, reached), said

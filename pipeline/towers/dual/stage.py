@@ -23,8 +23,9 @@ from darklode.schemas.tower_tables import DUAL_LOG, DUAL_TRIALS, TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.dual.course import Course, Sample
+    from darklode.pipeline.towers.dual.course import Look, Sample
     from darklode.pipeline.towers.dual.towers import Towers
+    from darklode.pipeline.towers.watch import Course
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
 TRAINED = Stage("dual_trials", 1, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
@@ -119,7 +120,7 @@ def trial(
     towers: tuple[DualSettings, AdaptSettings, Beginning],
     tried: tuple[float, float, int],
     tell: Any,
-) -> Course:
+) -> Course[Look]:
     """Train one pair of towers.
 
     Args:
@@ -188,10 +189,10 @@ def sample(tables: Tables, sources: Sequence[Source], most: int, seed: int) -> S
     return Sample(asked["text"].to_pylist(), view(words_of(sources, texts)).to_pylist(), right)
 
 
-def _write(output: Output, number: int, tried: tuple[float, float], course: Course) -> None:
+def _write(output: Output, number: int, tried: tuple[float, float], course: Course[Look]) -> None:
     looks = [{"trial": number, **asdict(look)} for look in course.looks]
     row = {"trial": number, "learning_rate": tried[0], "temperature": tried[1]}
-    row |= {"step": course.step, "validation": course.validation}
+    row |= {"step": course.step, "validation": course.reached.validation}
     output.write(DUAL_LOG.name, pa.Table.from_pylist(looks, schema=DUAL_LOG.schema))
     output.write(DUAL_TRIALS.name, pa.Table.from_pylist([row], schema=DUAL_TRIALS.schema))
     output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))

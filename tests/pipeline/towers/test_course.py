@@ -6,9 +6,10 @@ import pytest
 import torch
 import transformers
 
-from darklode.pipeline.towers.course import DECAY, Course, Lesson, Rounds, distances, learn
+from darklode.pipeline.towers.course import DECAY, Lesson, Look, Rounds, distances, learn
 from darklode.pipeline.towers.loss import distillation, parts
 from darklode.pipeline.towers.stage import asked
+from darklode.pipeline.towers.watch import Course
 from darklode.pipeline.train.loop import steady
 from darklode.schemas.towers import TowerSettings
 
@@ -25,7 +26,7 @@ def lesson(distilled: Distilled) -> Lesson:
     return Lesson(texts, distilled.pair, asked(distilled.out.tables(), distilled.pair, "validation"))
 
 
-def course_of(distilled: Distilled, lesson: Lesson, seed: int) -> Course:
+def course_of(distilled: Distilled, lesson: Lesson, seed: int) -> Course[Look]:
     with steady(seed):
         return learn(lesson, SHORT, 3e-3, distilled.pair.open(), seed, lambda *_: None)
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from darklode.pipeline.towers.course import DECAY, schedule
-from darklode.pipeline.towers.dual.course import Course, Loss, Sample, Tokens, Trial, learn
+from darklode.pipeline.towers.dual.course import Look, Loss, Sample, Tokens, Trial, learn
 from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stage import sample
 from darklode.pipeline.towers.dual.stream import Stream
 from darklode.pipeline.towers.dual.towers import Towers
+from darklode.pipeline.towers.watch import Course
 from darklode.pipeline.train.loop import steady
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
@@ -29,7 +30,7 @@ def looked(both: Trained) -> Sample:
     return sample(both.out.tables(), both.base.sources, 10, 0)
 
 
-def course_of(both: Trained, dual: DualSettings = SHORT, rate: float = RATE) -> Course:
+def course_of(both: Trained, dual: DualSettings = SHORT, rate: float = RATE) -> Course[Look]:
     with steady(1):
         towers, stream = Towers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
         return learn(stream, looked(both), towers, dual, Trial(rate, 0.05, 1), lambda *_: None)
