@@ -29,6 +29,7 @@ TRAINED = (
 BOUNDS = ("base", "BM25", "BM25 and base, fused", "judge: labelled texts by its probability")
 
 
+@pytest.mark.slow
 def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing(tmp_path: Path) -> None:
     build_to_adapt(tmp_path / "run")
     call = [str(tmp_path / "run")], model_in(tmp_path).model, str(tmp_path / "out"), QUICK, ("linear", "closed_form"), 2

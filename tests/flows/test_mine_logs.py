@@ -12,6 +12,7 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import mine_without_prefect, tables_of
+from helpers.repeats import mostly_slow
 from helpers.runs import SAMPLE
 
 DAYS = 10
@@ -63,7 +64,7 @@ ORDERS: dict[str, Nights] = {
 }
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", mostly_slow(ORDERS, fast=["a day late", "the first day last"]))
 def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order: str) -> None:
     ours, whole = tables_of(nights(tmp_path / "run", *ORDERS[order])), tables_of(once())
     assert ours == whole
@@ -77,7 +78,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", mostly_slow(OTHERS, fast=["a test period"]))
 def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: Path, name: str) -> None:
     given = OTHERS[name]
     run = nights(tmp_path / "run", range(1, 4), [5, 8], [4, 6, 7, 9, 10], assignments=given)

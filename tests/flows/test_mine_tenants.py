@@ -12,6 +12,7 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import mine_without_prefect, tables_of
+from helpers.repeats import mostly_slow
 
 ACME, BIRCH = "acme", "birch"
 BOTH = (ACME, BIRCH)
@@ -73,11 +74,14 @@ def of_tenant(run: Path, tenant: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("seed", "assignments"),
-    [
-        (1, []),
-        (2, ["click.model=coec", "click.confidence=0.05", "associate.max_per_query=1", "associate.max_lenders=2"]),
-        (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
-    ],
+    mostly_slow(
+        [
+            (1, []),
+            (2, ["click.model=coec", "click.confidence=0.05", "associate.max_per_query=1", "associate.max_lenders=2"]),
+            (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
+        ],
+        fast=1,
+    ),
 )
 def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str]) -> None:
     both = mined(tmp_path / "both", BOTH, seed, assignments)

@@ -34,6 +34,7 @@ def objects(environment: Environment) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) -> None:
     printed = built(build_command(OUT), s3)
     assert f" {OUT}/tables/triplets/\n" in printed

@@ -21,6 +21,7 @@ from darklode.schemas.serving_tables import SERVING_TABLES
 from darklode.schemas.tables import TABLES, TRIPLETS
 from darklode.schemas.tower_tables import TOWER_TABLES
 from helpers.commands import build_without_prefect
+from helpers.repeats import mostly_slow
 
 ACME, BIRCH = "acme", "birch"
 MARKERS = {ACME: "acmeonly", BIRCH: "birchonly"}
@@ -84,13 +85,16 @@ def rows_of(run: Run, table: str, tenant: str) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("seed", "assignments"),
-    [
-        (1, []),
-        (2, ["clean.keep_all=true"]),
-        (3, ["clean.keep_all=true", "pool.depth=3", "pool.search_depth=5"]),
-        (4, ["clean.keep_all=true", "pool.rule=fused", "pool.budget=4", "judge.threshold=0.2"]),
-        (5, ["clean.keep_all=true", "judge.depth=adaptive", "judge.threshold=0.2"]),
-    ],
+    mostly_slow(
+        [
+            (1, []),
+            (2, ["clean.keep_all=true"]),
+            (3, ["clean.keep_all=true", "pool.depth=3", "pool.search_depth=5"]),
+            (4, ["clean.keep_all=true", "pool.rule=fused", "pool.budget=4", "judge.threshold=0.2"]),
+            (5, ["clean.keep_all=true", "judge.depth=adaptive", "judge.threshold=0.2"]),
+        ],
+        fast=1,
+    ),
 )
 def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str]) -> None:
     both = run_of(tmp_path / "both", seed, [BIRCH, ACME], assignments)

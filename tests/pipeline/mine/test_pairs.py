@@ -17,6 +17,7 @@ import darklode.pipeline.mine.pairs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, Merge
+from helpers.repeats import mostly_slow
 from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, normal_form, query_id, random_log, rank
 
 Row = dict[str, Any]
@@ -214,7 +215,7 @@ def files(run: Run, *tables: str) -> dict[str, bytes | None]:
 OUTCOME = ("mined_pairs", "triplets", "log_queries", "query_clusters")
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", mostly_slow(range(12), fast=3))
 def test_nights_end_like_one_run_over_all_days(tmp_path: Path, number: int) -> None:
     log = random_log(number)
     once, nightly = Run(str(tmp_path / "once")), Run(str(tmp_path / "nightly"))

@@ -14,6 +14,7 @@ import darklode.pipeline.mine.patch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import query, views_sql
 from darklode.schemas.tables import TABLES, TRIPLETS
+from helpers.repeats import mostly_slow
 from helpers.runs import REPOSITORY
 from helpers.small_log import FIRST, Search, mine, random_log
 
@@ -54,7 +55,7 @@ def beside(run: Run) -> dict[str, int]:
     return {name: run.tables(name).rows(name) for name in names}
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", mostly_slow(range(3), fast=1))
 def test_every_reader_sees_the_rows_of_one_run(tmp_path: Path, number: int) -> None:
     log = random_log(200 + number)
     once, nightly = Run(str(tmp_path / "once")), Run(str(tmp_path / "nightly"))
