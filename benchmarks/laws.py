@@ -39,7 +39,7 @@ RATE = 3e-4
 HEAD = AdaptSettings(method="linear", start="base", steps=100, learning_rates=(RATE,))
 """One rate and few steps: all cells have to end in minutes."""
 
-TABLES = ("law_points", "law_verdicts", "law_predictions", "law_fits", "law_constants")
+TABLES = ("law_points", "law_verdicts", "law_predictions", "law_fits", "law_constants", "law_correlations")
 
 
 def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _planted(sizes: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np
 
 def page(found: dict[str, Any], covered: dict[str, float]) -> str:
     """The page."""
-    verdicts, curves = [], []
+    verdicts, curves, going = [], [], []
     for name, one in found.items():
         for row in one["law_verdicts"]:
             told = [row["measure"], row["verdict"], row["form"] or "", _share(row["held_out_error"])]
@@ -86,6 +86,9 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
                 ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] is not None else ""
                 told = [row["measure"], row["size"], f"{row['loss']:.4f}", f"{row['predicted']:.4f}", ends]
                 curves.append([name, *told, row["part"]])
+        for row in one["law_correlations"]:
+            ends = f"{row['low']:.3f} to {row['high']:.3f}"
+            going.append([name, row["measure"], row["source"], row["encoders"], f"{row['pearson']:.3f}", ends])
     head = ["collection", "measure", "verdict", "form", "largest missed by", "if nothing changed", "why"]
     curve = ["collection", "measure", "queries", "loss", "predicted", "95 % of a new point", "part"]
     seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
@@ -96,6 +99,8 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
             markdown_table(head, verdicts),
             "Losses: contrastive entropy, and 1 − the other measures; means over seeds.",
             markdown_table(curve, curves),
+            "Contrastive entropy and ranking over the encoders of a grid (Pearson), as Figure 2 of the paper.",
+            markdown_table(["collection", "measure", "source", "encoders", "coefficient", "95 %"], going),
             f"New points of planted laws that the 95 % intervals hold: {cover}.",
         ]
     )

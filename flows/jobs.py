@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, noted, recorded
+from darklode.flows.runs import ADAPTED, LAWS, SETTINGS, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.schemas.settings import Settings
 
@@ -19,15 +19,16 @@ def steps_of(run: Run, made: Recorded) -> list[Step]:
 
 
 def write_report(run: Run) -> str:
-    """Write the page on a run, or on an adapted encoder, complete or not; returns where it lies.
+    """Write the page on a run, on an adapted encoder or on laws, complete or not; returns where it lies.
 
     Raises:
-        ArtifactError: the folder holds neither.
+        ArtifactError: the folder holds none of them.
     """
     from darklode.pipeline.report.page import FILE, page
     from darklode.pipeline.report.source import source
 
-    settings, stages = _adapted(run) if ADAPTED in noted(run) else _made(run)
+    made = noted(run)
+    settings, stages = _adapted(run) if ADAPTED in made else _laws(run) if LAWS in made else _made(run)
     with source(run, settings, stages) as given:
         run.store.write(FILE, page(given))
     return f"{run.store.url}/{FILE}"
@@ -51,3 +52,11 @@ def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     others = any(run.manifest(stage) for stage in (COMPARED, DISTIL, TRAINED))
     settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
     return settings, {} if others else {stage.name: True for stage in STAGES}
+
+
+def _laws(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+    """Laws of a file have no settings."""
+    from darklode.flows.config import recorded_settings
+    from darklode.pipeline.laws.fit import FIT
+
+    return recorded_settings(run.store.read(SETTINGS) or b"{}"), {FIT.name: True}

@@ -163,7 +163,23 @@ LAW_VERDICTS = Table(
     ),
 )
 
-LAWS = (LAW_POINTS, LAW_FITS, LAW_CONSTANTS, LAW_PREDICTIONS, LAW_VERDICTS)
+LAW_CORRELATIONS = Table(
+    "law_correlations",
+    ("measure", "source"),
+    "how far contrastive entropy goes with a measure over the trained encoders (as Figure 2 of the paper)",
+    pa.schema(
+        [
+            field("measure", pa.string(), "of ir_measures"),
+            field("source", pa.string(), "who gave the labels, or `all sources` where there are several"),
+            field("encoders", pa.int64(), "different ones; of fewer than four nothing is told"),
+            field("pearson", pa.float64(), "−1: the measure falls as entropy rises; null: one stands still", null=True),
+            field("low", pa.float64(), "lower end of its 95 % bootstrap interval over encoders", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+        ]
+    ),
+)
+
+LAWS = (LAW_POINTS, LAW_FITS, LAW_CONSTANTS, LAW_PREDICTIONS, LAW_VERDICTS, LAW_CORRELATIONS)
 LAW_TABLES = (CONTRASTIVE_ENTROPY, ENTROPY_MEANS, *LAWS)
 TRAINING_TABLES = (*ADAPTATION_TABLES, *TOWER_TABLES, *LAW_TABLES)
 """Of all that trains, in data order."""

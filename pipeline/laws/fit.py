@@ -9,17 +9,25 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.fitting import KEPT, Fit
 from darklode.pipeline.laws.forms import Floats, Points
 from darklode.pipeline.laws.points import ENTROPY, groups, points_of
 from darklode.pipeline.laws.verdict import Found, judge, missed
-from darklode.schemas.law_tables import LAW_CONSTANTS, LAW_FITS, LAW_POINTS, LAW_PREDICTIONS, LAW_VERDICTS
+from darklode.schemas.law_tables import (
+    LAW_CONSTANTS,
+    LAW_CORRELATIONS,
+    LAW_FITS,
+    LAW_POINTS,
+    LAW_PREDICTIONS,
+    LAW_VERDICTS,
+)
 
 FIT = Stage(
     "laws",
-    2,
+    3,
     (LAW_POINTS.name,),
-    (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name),
+    (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )
 
 NEGATIVES = 256
@@ -39,7 +47,7 @@ def laws(tables: Tables, output: Output, *, seed: int) -> None:
 
     Args:
         tables: holds `law_points`.
-        output: takes `law_fits`, `law_constants`, `law_predictions` and `law_verdicts`.
+        output: takes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
         seed: of the resamples.
     """
     rows = tables.read(LAW_POINTS.name)
@@ -49,6 +57,7 @@ def laws(tables: Tables, output: Output, *, seed: int) -> None:
         points = points_of(rows, measure, source)
         found = judge(points, CHANCE.get(measure), RESAMPLES, seed)
         _write(output, {"measure": measure, "source": source}, points, found, seed)
+    output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
     output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
 
 

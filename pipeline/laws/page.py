@@ -34,6 +34,10 @@ CONSTANTS = """
     FROM law_constants ORDER BY measure, source, fitted_to DESC, form, constant
 """
 
+CORRELATIONS = """
+    SELECT measure, source, encoders, pearson, low, high FROM law_correlations ORDER BY measure, source
+"""
+
 READING = f"""\
 Losses: a measure of which more is better stands as 1 − its value. The largest size is held out from each fit
 `without the largest`, and predicted: `held_out_error` is how far it is missed, `naive_error` how far "as the size
@@ -44,6 +48,11 @@ fitted is predicted by the smaller ones within {MISSED:.0%}, and the 95 % interv
 Constants stand in full precision in `law_constants`."""
 
 
+CORRELATED = """\
+Pearson's coefficient over the encoders of the grid, with a 95 % bootstrap interval over them; that of one source mostly
+says that both change with size."""
+
+
 def page(run: Run) -> bytes:
     """The page, in Markdown."""
     tables = run.tables(*(table.name for table in LAWS))
@@ -51,6 +60,7 @@ def page(run: Run) -> bytes:
     found = [
         ("Is there a law?", tables.sql(VERDICTS), READING),
         ("Predicted", tables.sql(PREDICTIONS), "Intervals are of a new point: its own noise is in them."),
+        ("Contrastive entropy and ranking", tables.sql(CORRELATIONS), CORRELATED),
         ("Forms", tables.sql(FITS), forms),
         ("Constants", tables.sql(CONSTANTS), ""),
     ]

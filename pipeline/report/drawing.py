@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
+from typing import Literal
 
 from darklode.pipeline.base.marking import Piece, TextBlock
 from darklode.pipeline.report.numbers import brief
@@ -146,10 +147,11 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values in their order, joined by a line."""
+    """Values in their order: joined by a line with dots, the line alone, dots alone, stars, or a band's outline."""
 
     points: Sequence[CurvePoint]
     tone: str
+    shape: Literal["joined", "line", "dots", "stars", "band"] = "joined"
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ DISTILLED = {
     "unseen queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'unseen'",
     "trials": "SELECT count(*) AS n FROM distillation_trials",
 }
+LAWS = {
+    "encoders trained": "SELECT count(DISTINCT (source, size, parameters, seed)) AS n FROM law_points WHERE size > 0",
+    "laws": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
+    "looked for": "SELECT count(*) AS n FROM law_verdicts",
+}
 VERIFIERS = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
 POSITIVES = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
 
@@ -104,6 +109,8 @@ def header(source: Source) -> PageHeader:
 
 
 def _kind(source: Source) -> str:
+    if source.laws:
+        return "Laws of labels"
     if source.adapted:
         return f"Query encoder {source.adapted}"
     return "Triplets mined from a search log" if source.mined else "Judged benchmark and triplets"
@@ -114,8 +121,9 @@ def _time(iso: str) -> str:
 
 
 def _sizes(source: Source) -> Iterator[tuple[str, str]]:
-    if source.adapted:
-        for what, asked in (DISTILLED if "tower_queries" in source.written else ADAPTED).items():
+    if source.adapted or source.laws:
+        told = DISTILLED if "tower_queries" in source.written else ADAPTED
+        for what, asked in (LAWS if source.laws else told).items():
             yield what, number(source.tables.sql(asked)["n"][0].as_py())
         return
     for table, what in (MINED if source.mined else BUILT).items():

@@ -23,6 +23,7 @@ from darklode.pipeline.report.sections import (
     distilling,
     evaluation,
     judging,
+    laws,
     mining,
     overview,
     people,
@@ -38,6 +39,7 @@ from darklode.pipeline.report.source import Source
 SECTIONS = (
     adapting.SECTION,
     distilling.SECTION,
+    laws.SECTION,
     swapping.SECTION,
     overview.SECTION,
     queries.SECTION,

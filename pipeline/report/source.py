@@ -27,6 +27,7 @@ class Source:
         manifests: of the complete stages, by stage.
         mined: whether it is made from a search log.
         adapted: what a query encoder was adapted or distilled from, in words; empty of a run.
+        laws: whether it is what `darklode laws` found.
         units: units on disk of stages that are not complete, by stage.
         stages: of the job that makes the run, in data order, and whether the settings ask for each.
     """
@@ -38,6 +39,7 @@ class Source:
     manifests: dict[str, Manifest]
     mined: bool
     adapted: str
+    laws: bool
     units: dict[str, int]
     stages: Mapping[str, bool]
 
@@ -68,6 +70,7 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
             manifests,
             mined,
             adapted,
+            "laws" in noted,
             {name: count for name, count in units.items() if count and name not in manifests},
             stages,
         )

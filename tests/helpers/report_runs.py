@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
-from darklode.flows.runs import ADAPTED, noted
+from darklode.flows.runs import ADAPTED, LAWS, noted
 from darklode.flows.steps import stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.figure import FilledFigure
@@ -43,7 +43,7 @@ def opened(run: Run, settings: Settings | None = None) -> AbstractContextManager
     chosen = settings or Settings()
     if "impressions" in run.parts():
         return source(run, chosen, stages(mine_logs.steps(run, "logs", "docs", chosen)))
-    if ADAPTED in noted(run):
+    if {ADAPTED, LAWS} & noted(run).keys():
         return source(run, chosen, {})
     return source(run, chosen, stages(build_benchmark.steps("docs", "queries", load_settings())))
 

@@ -97,8 +97,9 @@ def _shares(table: pa.Table, _source: Source) -> list[Curves]:
 
 
 def _learned(source: Source) -> pa.Table:
-    """Nothing of a distilled tower, which these queries are none of."""
-    return source.tables.sql(LEARNED).slice(0, 0 if "tower_queries" in source.written else None)
+    """Nothing of a distilled tower, which these queries are none of, nor of laws, whose cells each learn from some."""
+    others = source.laws or "tower_queries" in source.written
+    return source.tables.sql(LEARNED).slice(0, 0 if others else None)
 
 
 def _asked(query: str) -> Callable[[Source], pa.Table]:

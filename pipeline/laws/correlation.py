@@ -1,0 +1,81 @@
+"""How far contrastive entropy goes with what ranking reaches, over the trained encoders (as Figure 2 of Scaling Laws
+for Dense Retrieval, which prints no coefficient)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.bootstrap import interval
+from darklode.pipeline.laws.forms import Floats
+from darklode.schemas.law_tables import LAW_CORRELATIONS
+
+LEAST = 4
+"""Encoders: of fewer no coefficient is told."""
+
+EVERY = "all sources"
+
+RESAMPLES = 2000
+
+TINY = 1e-15
+"""Below it both sides stand still."""
+
+# An encoder that learned from nothing is one, whoever's labels and whichever seed.
+CELLS = """
+    WITH cells AS (
+        SELECT CASE WHEN size > 0 THEN seed END AS seed, source, size, parameters, measure,
+               avg(value ORDER BY value) AS value
+        FROM law_points GROUP BY ALL
+    )
+    SELECT m.measure, m.source, m.size, e.value AS entropy, m.value
+    FROM cells m JOIN cells e ON e.source = m.source AND e.size = m.size AND e.measure = 'contrastive_entropy'
+        AND e.seed IS NOT DISTINCT FROM m.seed AND e.parameters IS NOT DISTINCT FROM m.parameters
+    WHERE m.measure NOT IN ('contrastive_entropy', 'loss')
+    ORDER BY m.measure, m.source, m.size, m.parameters, m.seed
+"""
+
+
+def correlations(tables: Tables, seed: int) -> pa.Table:
+    """Pearson's coefficient of entropy and each other measure, by source and over all of them; rows of the table.
+
+    Args:
+        tables: holds `law_points`.
+        seed: of the resamples.
+    """
+    rows = tables.sql(CELLS)
+    kinds = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
+    named = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
+    names = [measure for measure, _ in named]
+    wanted = [*named, *((measure, EVERY) for measure in set(names) if names.count(measure) > 1)]
+    found = []
+    for measure, source in sorted(wanted):
+        kept = pc.equal(rows["measure"], measure)
+        mine = rows.filter(kept if source == EVERY else pc.and_(kept, pc.equal(rows["source"], source)))
+        pairs = np.unique(np.column_stack([mine["entropy"].to_numpy(), mine["value"].to_numpy()]), axis=0)
+        if len(pairs) >= LEAST:
+            found.append({"measure": measure, "source": source} | _told(pairs, seed))
+    return pa.Table.from_pylist(found, schema=LAW_CORRELATIONS.schema)
+
+
+def _told(pairs: Floats, seed: int) -> dict[str, Any]:
+    """The coefficient of pairs, shape (n, 2), with its interval; null where one side never changes."""
+    x, y = (pairs - pairs.mean(axis=0)).T
+    sums = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
+    value = pearson(sums.sum(axis=0))
+    if not np.isfinite(value):
+        return {"encoders": len(pairs), "pearson": None, "low": None, "high": None}
+    low, high = interval(sums, pearson, RESAMPLES, seed)
+    return {"encoders": len(pairs), "pearson": float(value), "low": float(low), "high": float(high)}
+
+
+def pearson(sums: Floats) -> Floats:
+    """Of sums of 1, x, y, x², y² and xy, shape (…, 6); NaN where one side never changes."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
+        found = np.where(spread > TINY, (xy - x * y / n) / spread, np.nan)
+    return np.asarray(np.clip(found, -1, 1))

@@ -1,0 +1,116 @@
+"""Laws of labels: each verdict, the curve with its band and what was held out, and how entropy goes with ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from math import log2
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.laws.page import CORRELATED, CORRELATIONS, VERDICTS
+from darklode.pipeline.report.charts import LEAST_SPAN, TONES
+from darklode.pipeline.report.drawing import Axis, AxisScale, Curve, CurvePoint, Curves
+from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.source import Source
+
+Row = dict[str, Any]
+
+HELD_OUT = "held out"
+
+ROOM = 14.0
+"""Percent of the axis that a tick's number takes."""
+
+# The curve is that of the fit that never saw the largest size, and beyond it that of the law, where one stands.
+CURVES = """
+    SELECT measure, source, parameters, size, loss, predicted, low, high, part FROM law_predictions
+    WHERE fitted_to = 'without the largest' OR part = 'not measured'
+    ORDER BY measure, source, parameters NULLS FIRST, size
+"""
+
+
+def _curves(table: pa.Table, _source: Source) -> list[Curves]:
+    rows = [row for row in table.to_pylist() if row["size"] > 0]
+    return [
+        _law(f"{measure}, {source}", list(same))
+        for (measure, source), same in groupby(rows, lambda row: (row["measure"], row["source"]))
+    ]
+
+
+def _law(title: str, rows: list[Row]) -> Curves:
+    """Of one measure and source; a tone a model."""
+    values = [row[name] for row in rows for name in ("loss", "predicted", "low", "high") if row[name] is not None]
+    upward = AxisScale.around(min(values), max(values), min(LEAST_SPAN, max(values) / 10))
+    sizes = sorted({row["size"] for row in rows})
+    across = AxisScale(log2(sizes[0]), log2(sizes[-1]))
+    drawn, legend = [], []
+    for place, (model, same) in enumerate(groupby(rows, lambda row: row["parameters"])):
+        tone = TONES[min(place, len(TONES) - 1)]
+        drawn += list(_model(list(same), across, upward, tone))
+        legend.append((tone, "no model named" if model is None else f"{number(int(model))} parameters"))
+    ticks = [(across.at(log2(size)), f"{size:,}") for size in _spaced(sizes, across)]
+    axis = Axis("labelled queries; ★ held out, band: 95 % of a new point", ticks)
+    return Curves(drawn, axis, upward.axis("", 4), title, legend if len(legend) > 1 else [])
+
+
+def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> Iterator[Curve]:
+    def points(name: str, some: list[Row]) -> list[CurvePoint]:
+        found = [row for row in some if row[name] is not None]
+        return [CurvePoint(across.at(log2(row["size"])), upward.at(row[name]), _tip(row)) for row in found]
+
+    yield Curve([*points("low", rows), *reversed(points("high", rows))], tone, "band")
+    yield Curve(points("predicted", rows), tone, "line")
+    yield Curve(points("loss", [row for row in rows if row["part"] != HELD_OUT]), tone, "dots")
+    yield Curve(points("loss", [row for row in rows if row["part"] == HELD_OUT]), tone, "stars")
+
+
+def _spaced(sizes: list[int], across: AxisScale) -> Iterator[int]:
+    """Those that have room for their number."""
+    last = float("-inf")
+    for size in sizes:
+        if across.at(log2(size)) - last >= ROOM:
+            last = across.at(log2(size))
+            yield size
+
+
+def _tip(row: Row) -> str:
+    seen = "" if row["loss"] is None else f"{row['loss']:.4f}, "
+    ends = "" if row["low"] is None else f" ({row['low']:.4f} to {row['high']:.4f})"
+    return f"{row['size']:,} labelled queries: {seen}predicted {row['predicted']:.4f}{ends}, {row['part']}"
+
+
+SECTION = FigureSection(
+    "laws",
+    "Laws of labels",
+    (
+        Figure(
+            "law-verdicts",
+            "Is there a law?",
+            "The largest size is held out and predicted: held_out_error is how far it is missed, naive_error how far "
+            "as the size before misses it. R² proves nothing.",
+            lambda source: source.tables.sql(VERDICTS),
+            needs=("law_verdicts",),
+            wide=True,
+        ),
+        Figure(
+            "law-curves",
+            "How loss falls with labels",
+            "Losses, means over seeds; a measure of which more is better stands as 1 − its value. The curve and its "
+            "band are of the fit that never saw the largest size, and beyond it of the law, where one stands.",
+            lambda source: source.tables.sql(CURVES),
+            _curves,
+            ("law_predictions",),
+            wide=True,
+            most=400,
+        ),
+        Figure(
+            "law-correlations",
+            "Contrastive entropy and ranking",
+            " ".join(CORRELATED.split()),
+            lambda source: source.tables.sql(CORRELATIONS),
+            needs=("law_correlations",),
+        ),
+    ),
+)
