@@ -24,6 +24,9 @@ SOURCES = ("docs", "queries", "logs")
 ADAPTED = "adapted"
 """What is noted in a folder that `darklode adapt` fills: the runs that it learned from."""
 
+STAGE = "stage"
+"""What is noted besides in a folder that `darklode train-towers` fills with both towers: 1."""
+
 INDEXED = "indexed"
 """What is noted in a folder that `darklode index` fills: the run, or the file of vectors, that it is of."""
 

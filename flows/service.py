@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,11 @@ from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.export.points import export_points, semantic_ids
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.neural import Neural, chunk_vectors
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.serve.service import Question, Service
 from darklode.pipeline.serve.texts import Texts
-from darklode.pipeline.serve.vectors.library import Floats
 from darklode.pipeline.serve.vectors.retriever import Indexed
 from darklode.pipeline.train.adapter import Adapter
 from darklode.schemas.settings import Settings
@@ -51,7 +51,8 @@ def serving_of(folder: str, encoders: Sequence[str], tenant: str | None) -> Iter
 
     Args:
         folder: of `darklode index`, or a run.
-        encoders: `base`, and folders of `adapt` and `train-towers`; at most two, none twice; none: `base`.
+        encoders: `base`, and folders of `adapt` and `train-towers`, of both towers, too; at most two, none twice;
+            none: `base`.
         tenant: whose texts; None: the index's, the encoders' or the only one's.
 
     Raises:
@@ -62,57 +63,92 @@ def serving_of(folder: str, encoders: Sequence[str], tenant: str | None) -> Iter
     names = list(encoders) or [BASE]
     if len(set(names)) != len(names) or len(names) > MOST:
         raise CommandLineError("name one encoder or two, and none twice")
-    adapters = adapters_of(names)
-    if strange := [name for name in names if name != BASE and name not in adapters]:
-        raise CommandLineError(
-            f"--encoder {strange[0]}: name base, or a folder of `darklode adapt` or `darklode train-towers`"
-        )
+    named = Named.of(names)
     opening = _index if INDEXED in noted(Run(folder)) else _run
     with (
         tempfile.TemporaryDirectory(prefix="darklode-serve-") as scratch,
-        opening(folder, names, adapters, tenant, Path(scratch, "texts.arrow")) as served,
+        opening(folder, named, tenant, Path(scratch, "texts.arrow")) as served,
     ):
         service = served.service
         service.answers([Question(name, "warm up", 1) for name in service.systems])
         yield served
 
 
+@dataclass(frozen=True)
+class Named:
+    """What encodes queries, by the names that were given.
+
+    Attributes:
+        names: all of them, in order.
+        adapters: of an encoder whose vectors are searched.
+        towers: that search vectors of their own.
+    """
+
+    names: Sequence[str]
+    adapters: Mapping[str, Adapter]
+    towers: Mapping[str, EncoderKind]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Named:
+        """Open what was named.
+
+        Raises:
+            CommandLineError: it is neither `base`, nor an adapter, nor both towers.
+        """
+        adapters = adapters_of(names)
+        found = {name: tools.both_towers(name) for name in names if name != BASE and name not in adapters}
+        if strange := [name for name, one in found.items() if one is None]:
+            raise CommandLineError(
+                f"--encoder {strange[0]}: name base, or a folder of `darklode adapt` or `darklode train-towers`"
+            )
+        return cls(names, adapters, {name: one for name, one in found.items() if one})
+
+    def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
+        """Whose vectors each of them searches."""
+        others = [name for name in self.names if name not in self.towers]
+        base = encoder_of(BASE, settings, self.adapters) if others else None
+        return {name: found for name in self.names if (found := self.towers.get(name, base))}
+
+
 @contextmanager
-def _index(
-    folder: str, names: Sequence[str], adapters: Mapping[str, Adapter], tenant: str | None, file: Path
-) -> Iterator[Served]:
+def _index(folder: str, named: Named, tenant: str | None, file: Path) -> Iterator[Served]:
     with checking_index(folder) as check:
         searcher, given = check.searcher, check.given
         if tenant not in {None, searcher.tenant}:
             raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
-        for adapter in adapters.values():
-            _demand(adapter, searcher.encoder.encoder_id(), searcher.tenant, folder)
+        indexed = searcher.encoder.encoder_id()
+        for adapter in named.adapters.values():
+            _demand(adapter, indexed, searcher.tenant, folder)
+        for name, towers in named.towers.items():
+            if towers.encoder_id() != indexed:
+                raise DoesNotFit(f"{name} holds {towers.encoder_id()}, and {folder} is made by {indexed}")
         settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
         texts = Texts(given.words(), file)
-        systems: dict[str, Retriever] = {name: Indexed(searcher, texts.ids, adapters.get(name)) for name in names}
+        systems: dict[str, Retriever] = {
+            name: Indexed(searcher, texts.ids, named.adapters.get(name)) for name in named.names
+        }
         about = f"{len(searcher.texts):,} texts by an index of the kind {searcher.facts['built']}"
         yield Served(Service(searcher.tenant, texts, systems), settings, about)
 
 
 @contextmanager
-def _run(
-    folder: str, names: Sequence[str], adapters: Mapping[str, Adapter], tenant: str | None, file: Path
-) -> Iterator[Served]:
-    settings = recorded(Run(folder)).settings
-    encoder = encoder_of(BASE, settings, adapters)
-    encoder.fetch()
-    given = given_of(folder, settings, encoder, tenant, next(iter(adapters.values()), None))
-    for adapter in adapters.values():
-        _demand(adapter, encoder.encoder_id(), given.tenant, folder)
-    texts, base = Texts(given.words(), file), Deferred(encoder, settings.cache.root)
-    cache = EmbeddingCache(settings.cache.root, settings.cache.dtype)
-    vectors = chunk_vectors(base, cache, texts)
-    encodes: dict[str, Callable[[Sequence[str]], Floats]] = {
-        name: adapters[name].encode if name in adapters else base.encode_queries for name in names
-    }
-    systems: dict[str, Retriever] = {
-        name: Neural(name, encode, vectors, settings.vectors) for name, encode in encodes.items()
-    }
+def _run(folder: str, named: Named, tenant: str | None, file: Path) -> Iterator[Served]:
+    settings, adapters = recorded(Run(folder)).settings, named.adapters
+    encoders = named.encoders(settings)
+    for encoder in encoders.values():
+        encoder.fetch()
+    first = next(iter(encoders.values()))
+    given = given_of(folder, settings, first, tenant, next(iter(adapters.values()), None))
+    for name, adapter in adapters.items():
+        _demand(adapter, encoders[name].encoder_id(), given.tenant, folder)
+    texts, cache = Texts(given.words(), file), EmbeddingCache(settings.cache.root, settings.cache.dtype)
+    opened = {one.encoder_id(): Deferred(one, settings.cache.root) for one in encoders.values()}
+    vectors = {key: chunk_vectors(one, cache, texts) for key, one in opened.items()}
+    systems = dict[str, Retriever]()
+    for name in named.names:
+        key = encoders[name].encoder_id()
+        encode = adapters[name].encode if name in adapters else opened[key].encode_queries
+        systems[name] = Neural(name, encode, vectors[key], settings.vectors)
     yield Served(Service(given.tenant, texts, systems), settings, f"{len(texts):,} texts, one by one")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings
-from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, Recorded, noted, recorded
+from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, STAGE, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
@@ -82,7 +82,8 @@ def tenant_of(source: Source, named: str | None, adapters: Sequence[Adapter]) ->
 
 def adapters_of(encoders: Sequence[str]) -> dict[str, Adapter]:
     """The adapters among what was named, by the address that was given."""
-    return {name: Adapter.open(name) for name in encoders if name != BASE and ADAPTED in noted(Run(name))}
+    found = {name: noted(Run(name)) for name in encoders if name != BASE}
+    return {name: Adapter.open(name) for name, what in found.items() if ADAPTED in what and STAGE not in what}
 
 
 def systems(
@@ -98,7 +99,8 @@ def systems(
     Args:
         settings: of the run.
         mined: whether it is made from a log.
-        encoders: `base`, folders of adapters, encoders of the settings or sentence-transformers models.
+        encoders: `base`, folders of adapters or of both towers, encoders of the settings or models of
+            sentence-transformers.
         retrievers: of the settings.
         adapters: those among the encoders, by the same names.
 

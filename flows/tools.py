@@ -1,12 +1,14 @@
 """From settings to the real parts behind the ports: retrievers and judges."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Tables, key_of
+from darklode.flows.runs import STAGE, noted
+from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.build import Judges, configured, members
@@ -16,6 +18,7 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
+from darklode.pipeline.towers.dual import FOLDER as BOTH
 from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
@@ -122,9 +125,38 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
 
 
 def encoder(name: str, settings: Settings) -> EncoderKind:
-    """An encoder of the settings by its name, or a sentence-transformers model: a name, a folder, `package:NAME`."""
+    """An encoder of the settings by its name, a folder of both towers, or a sentence-transformers model.
+
+    Args:
+        name: of the settings, a folder of `train-towers --stage 1`, or a model: its name, its folder, `package:NAME`.
+        settings: with encoders.
+
+    Raises:
+        SettingsError: both towers lie in a bucket.
+    """
     found = settings.encoders.get(name)
-    return as_kind(found, EncoderKind) if found else SentenceTransformersSettings(model=name)
+    return as_kind(found, EncoderKind) if found else both_towers(name) or SentenceTransformersSettings(model=name)
+
+
+def both_towers(name: str) -> SentenceTransformersSettings | None:
+    """The towers in a folder of `train-towers --stage 1`, with their own prompts; None where it is no such folder.
+
+    Raises:
+        SettingsError: the folder is in a bucket.
+    """
+    run = Run(name)
+    if noted(run).get(STAGE) != 1:
+        return None
+    if run.store.local is None:
+        raise SettingsError(
+            f"copy {run.store.path(BOTH)} to this machine, and name the copy: models are read from here"
+        )
+    prompts = json.loads(run.store.read(f"{BOTH}/config_sentence_transformers.json") or b"{}").get("prompts", {})
+    return SentenceTransformersSettings(
+        model=str(run.store.local / BOTH),
+        query_prompt=prompts.get("query", ""),
+        document_prompt=prompts.get("document", ""),
+    )
 
 
 def fetch_models(settings: Settings) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from darklode.flows.adapt_encoder import base_of, contents, place
 from darklode.flows.executor import executor
-from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, STAGE, note, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.views import views_sql
@@ -47,7 +47,7 @@ def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dic
     base = topical(base_of(runs, made, encoder, chosen))
     run = place(out)
     with run.lock():
-        note(run, {ADAPTED: list(runs), "encoder": encoder, "stage": 1})
+        note(run, {ADAPTED: list(runs), "encoder": encoder, STAGE: 1})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         for step in steps(base, chosen):
             run_step(run, step)
@@ -62,7 +62,7 @@ def topical(base: Base) -> Base:
 
 def steps(base: Base, settings: Settings) -> list[Step]:
     """The stages, in data order."""
-    seed, begins = settings.seed, _beginning(base)
+    seed, begins = settings.seed, _beginning(base, settings)
     dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
@@ -74,7 +74,7 @@ def steps(base: Base, settings: Settings) -> list[Step]:
         ),
         Step(TRIPLETS, call(tower_triplets, base.sources, seed=seed), lambda: contents(base), unkeyed=("sources",)),
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
-        Step(TESTED, call(tested, dual.only("method", "nested", "views"), lora, base, begins)),
+        Step(TESTED, call(tested, dual.only("method", "nested", "views", "prompt"), lora, base, begins)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
@@ -82,16 +82,17 @@ def steps(base: Base, settings: Settings) -> list[Step]:
     ]
 
 
-def _beginning(base: Base) -> Beginning:
-    return Beginning(cast(SentenceTransformersSettings, base.encoder), base.sources)
+def _beginning(base: Base, settings: Settings) -> Beginning:
+    return Beginning(cast(SentenceTransformersSettings, base.encoder), base.sources, settings.dual.prompt)
 
 
 def hand_over(run: Run, base: Base, settings: Settings, sources: list[str]) -> str:
     """Write the folder that one takes home, the card and the views; returns what was reached."""
+    from darklode.pipeline.towers.dual import FOLDER
     from darklode.pipeline.towers.dual.card import card
-    from darklode.pipeline.towers.dual.folder import FOLDER, save, sentence
+    from darklode.pipeline.towers.dual.folder import save, sentence
 
-    begins = _beginning(base)
+    begins = _beginning(base, settings)
     save(run, begins, settings.dual, settings.adapt)
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, begins, sources)

@@ -21,6 +21,12 @@ class DualSettings(Section):
         min_length=1,
         description="of a document, each with its loss; `all` is what is searched",
     )
+    prompt: FolderOrName[str] = Field(
+        "default",
+        min_length=1,
+        description="what a decoder is asked within a document: one of Darklode's (prompts/towers), or a folder with a "
+        "prompt.yaml; encoders are asked nothing",
+    )
     nested: Bound[tuple[int, ...]] = Field(
         (16, 32, 64, 128),
         min_length=1,
@@ -38,6 +44,9 @@ class DualSettings(Section):
         (2e-5,), min_length=1, description="tried one after the other (ScalingNote, Table 7: 3e-6)"
     )
     held_out: int = Field(200, gt=0, description="validation queries that are looked at in training, at most")
+    checkpointing: NoRow[bool] = Field(
+        False, description="layers are computed again on the way back: less memory, more time, the same gradients"
+    )
     report_to: NoRow[tuple[str, ...]] = Field(
         (), description="where the trainer logs to: tensorboard, wandb, mlflow; empty: nowhere"
     )

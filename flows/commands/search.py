@@ -29,8 +29,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="`base`, a folder of `darklode adapt`, an encoder of the settings, or a sentence-transformers model; "
-            "given twice: side by side.",
+            help="`base`, a folder of `darklode adapt` or `train-towers`, an encoder of the settings, or a "
+            "sentence-transformers model; given twice: side by side.",
         ),
     ] = None,
     retriever: Annotated[

@@ -74,7 +74,8 @@ def train_towers(
 
 def _show_both(run: Run) -> None:
     from darklode.flows.console import console, printable, show
-    from darklode.pipeline.towers.dual.folder import FOLDER, REACHED, sentence
+    from darklode.pipeline.towers.dual import FOLDER
+    from darklode.pipeline.towers.dual.folder import REACHED, sentence
 
     show(run.tables().sql(REACHED), "What both towers reach, and what they began as, on the labelled test queries")
     console.print(f"\n{printable(run.store.url)}/{FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)

@@ -53,8 +53,13 @@ class PromptFolder:
     folder: Traversable
 
     @classmethod
-    def find(cls, owner: str, name: str) -> PromptFolder:
+    def find(cls, owner: str, name: str, section: str | None = None) -> PromptFolder:
         """One of Darklode's prompts by its name, or a folder by its path.
+
+        Args:
+            owner: as above.
+            name: the name or the path.
+            section: of the settings, whose `prompt` names it; None: the owner's.
 
         Raises:
             SettingsError: there is neither.
@@ -65,7 +70,9 @@ class PromptFolder:
         if Path(name).is_dir():
             return cls(owner, Path(name).resolve())
         known = ", ".join(sorted(one.name for one in own.iterdir() if one.is_dir()))
-        raise SettingsError(f"{owner}.prompt: there is no prompt {name}; give the path of a folder, or one of {known}")
+        raise SettingsError(
+            f"{section or owner}.prompt: there is no prompt {name}; give the path of a folder, or one of {known}"
+        )
 
     @property
     def name(self) -> str:

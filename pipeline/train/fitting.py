@@ -106,7 +106,7 @@ def _arguments(scratch: str, steps: Steps, device: str) -> Any:
         max_grad_norm=LONGEST,
         seed=steps.seed,
         use_cpu=device == "cpu",
-        bf16=device != "cpu",
+        bf16=device.startswith("cuda") and torch.cuda.is_bf16_supported(),
         dataloader_pin_memory=device != "cpu",
         save_strategy="no",
         logging_strategy="steps" if steps.report_to else "no",

@@ -3,10 +3,17 @@
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
+from darklode.flows import serving, tools
+from darklode.flows.service import serving_of
 from darklode.flows.train_towers import train_towers
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.serve.service import Question
+from darklode.schemas.settings import Settings
 from helpers.adapted import model_in, settings_for
 from helpers.dual import build_with_documents
 
@@ -15,17 +22,33 @@ QUICK = {"dual": {"nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1
 
 def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: Path) -> None:
     build_with_documents(tmp_path / "run")
-    model, run, out = str(model_in(tmp_path).model), [str(tmp_path / "run")], tmp_path / "out"
-    said = train_towers(run, model, str(out), QUICK, stage=1)
+    tiny = {"encoders": {"tiny": model_in(tmp_path).model_dump(mode="json")}}
+    model, run, out = "tiny", [str(tmp_path / "run")], tmp_path / "out"
+    said = train_towers(run, model, str(out), QUICK | tiny, stage=1)
     assert "nDCG@10" in said
     files = [path for part in ("tables", "towers") for path in (out / part).rglob("*") if path.is_file()]
     before = {path: path.read_bytes() for path in files}
-    assert train_towers(run, model, str(out), QUICK, stage=1) == said
+    assert train_towers(run, model, str(out), QUICK | tiny, stage=1) == said
     assert {path: path.read_bytes() for path in files} == before
     assert Run(str(out)).tables("tower_triplets").rows("tower_triplets") == 39
+    searched_by(str(out), run[0])
     quick = {"towers": {"layers": 1, "steps": 4, "batch": 8}}
     assert "it keeps " in train_towers(run, str(out / "towers"), str(tmp_path / "student"), quick)
     assert not (tmp_path / "student" / "query_encoder" / "router_config.json").exists()
+
+
+def searched_by(out: str, run: str) -> None:
+    """The folder is an encoder for `search` and `serve`: with its own prompts, on vectors of its own."""
+    encoder = tools.encoder(out, Settings())
+    assert isinstance(encoder, SentenceTransformersSettings)
+    assert (encoder.model, encoder.query_prompt) == (f"{out}/towers", "ask ")
+    assert serving.adapters_of([out]) == {}
+    text, plain = "what is it", SentenceTransformer(f"{out}/towers", device="cpu")
+    with serving_of(run, [out], None) as served:
+        found = served.service.answers([Question(out, text, 10)])[0]
+        chunks = Run(run).tables("chunks").read("chunks")
+        scores = plain.encode_query([text]) @ plain.encode_document(view(chunks).to_pylist()).T
+        assert [one["score"] for one in found] == pytest.approx(sorted(scores[0], reverse=True)[:10], abs=1e-3)
 
 
 def test_stage_1_has_neither_teacher_nor_queries(tmp_path: Path) -> None:

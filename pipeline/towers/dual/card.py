@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
-from darklode.pipeline.towers.dual.folder import FOLDER, REACHED, sentence
+from darklode.pipeline.towers.dual import FOLDER
+from darklode.pipeline.towers.dual.folder import REACHED, sentence
 from darklode.pipeline.towers.dual.stage import Beginning
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
 from darklode.pipeline.train.card import licence
@@ -27,10 +28,10 @@ Plain `encode` takes documents. Cosine compares them: a prefix has another lengt
 from those that training saw by {off:.1e} at most, in any number."""
 
 CAVEATS = """\
-This is the three-view form for encoders, with three poolings in the place of ScalingNote's prompts for large language
-models; its figures are not the paper's. The labels are those of the runs: a text that nobody judged or clicked counts
-as not relevant. Both towers changed, so documents are to be encoded anew: an index of the encoder that they began as is
-of no use to them."""
+A decoder is asked by the prompt that lies in its tokenizer; an encoder has three poolings in its place, the three-view
+form, which is not ScalingNote's. The figures are not the paper's. The labels are those of the runs: a text that nobody
+judged or clicked counts as not relevant. Both towers changed, so documents are to be encoded anew: an index of the
+encoder that they began as is of no use to them."""
 
 TRIALS = "SELECT learning_rate, temperature, step, validation FROM dual_trials ORDER BY trial"
 COURSE = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"

@@ -90,6 +90,8 @@ def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, tr
         trial: rate, τ and seed.
         tell: hears of each look: steps done, and what was seen.
     """
+    if dual.checkpointing:
+        towers.checkpoint()
     watch = _Watch(sample, towers, dual, tell)
     optimiser = torch.optim.AdamW(towers.parameters(), lr=trial.rate, weight_decay=DECAY)
     training = fitting.Training(

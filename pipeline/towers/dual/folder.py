@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
+from darklode.pipeline.towers.dual import FOLDER
 from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, graduates
 from darklode.pipeline.towers.dual.tested import BEGINNING, TOWERS
 from darklode.pipeline.train.folder import Check, hand_out, probes, stands
@@ -17,8 +18,6 @@ from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.weights import Floats
-
-FOLDER = "towers"
 
 REACHED = f"""
     WITH counted AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')

@@ -15,6 +15,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.dual.prompt import Prompt
 from darklode.pipeline.train.sources import Source, words_of
 from darklode.pipeline.train.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
@@ -62,15 +63,17 @@ class Beginning:
     Attributes:
         encoder: a sentence-transformers model, with its prompts.
         sources: the runs, whose words are looked at.
+        prompt: what a decoder is asked, as `dual.prompt` names it.
     """
 
     encoder: SentenceTransformersSettings
     sources: tuple[Source, ...]
+    prompt: str = DualSettings().prompt
 
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change a vector."""
-        return {"begins as": self.encoder.encoder_id()}
+        return {"begins as": self.encoder.encoder_id(), "is asked": Prompt.load(self.prompt).digest()}
 
     def open(self, dual: DualSettings, adapt: AdaptSettings) -> Towers:
         """Both towers, in float32; the projections are still at random."""

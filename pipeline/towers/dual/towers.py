@@ -13,6 +13,8 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.dual import decoder
+from darklode.pipeline.towers.dual.prompt import Prompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
 from darklode.pipeline.train.encoder import add_lora, trainable
 from darklode.pipeline.train.folder import modules
@@ -67,6 +69,7 @@ class Towers:
     def __init__(self, encoder: SentenceTransformersSettings, dual: DualSettings, adapt: AdaptSettings) -> None:
         self.settings = encoder.model_copy(update={"dtype": "float32"})
         self._lora: list[Any] = []
+        self._reader: decoder.Reader | None = None
         self.trained: dict[str, nn.Parameter] = {}
         self.query, self.document = (self._opened(name, dual, adapt) for name in ("query", "document"))
         self.model = _holding(Both(self.query, self.document, dual.views), str(self.query.device))
@@ -74,7 +77,7 @@ class Towers:
     def _opened(self, name: str, dual: DualSettings, adapt: AdaptSettings) -> Any:
         from sentence_transformers import SentenceTransformer
 
-        loaded: Any = load_model(self.settings, devices(self.settings.device)[0])
+        loaded = self._reading(name, load_model(self.settings, devices(self.settings.device)[0]), dual)
         has, dimensions = _pooled(loaded, ["dimensions"]).shape[1], dual.nested[-1]
         if dimensions > has:
             raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
@@ -91,6 +94,24 @@ class Towers:
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         return made
+
+    def _reading(self, name: str, loaded: Any, dual: DualSettings) -> Any:
+        """The encoder as it is; a decoder with its prompt: its form is seen from whether it is causal."""
+        from sentence_transformers import SentenceTransformer
+
+        if not decoder.is_causal(loaded):
+            return loaded
+        if name == "query":
+            return SentenceTransformer(modules=decoder.asked(loaded), device=str(loaded.device))
+        self._reader = decoder.Reader.of(loaded, Prompt.load(dual.prompt))
+        return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
+
+    def checkpoint(self) -> None:
+        """Keep what enters a layer alone; what is in it is computed again on the way back."""
+        for tower in (self.query, self.document):
+            model = tower[TRANSFORMER].auto_model
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})  # the second name is that of transformers before 5.20
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What learns."""
@@ -122,6 +143,8 @@ class Towers:
 
     def document_features(self, titles: Sequence[str | None], contents: Sequence[str | None]) -> Features:
         """Tokens of documents, with masks of their views."""
+        if self._reader:
+            return self._reader.features(self.document, titles, contents, self.settings.document_prompt)
         return document_features(self.document, titles, contents, self.settings.document_prompt)
 
     def encode(self, texts: Sequence[str], *, queries: bool) -> Floats:

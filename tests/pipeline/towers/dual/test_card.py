@@ -1,4 +1,4 @@
-"""The card tells what was learned from, what is reached, and that it is not the paper's prompt."""
+"""The card tells what was learned from, what is reached, and when it is not the paper's prompt."""
 
 from pathlib import Path
 
@@ -10,5 +10,5 @@ def test_the_card_tells_all_of_it(both: Trained) -> None:
     for title in ("What they reach", "What was tried", "How it went", "How to use it", "What it does not say"):
         assert f"## {title}" in page
     assert "39 triplets, 1 without a title, 1 without a negative" in page
-    assert "three-view form for encoders" in page
+    assert "the three-view\nform, which is not ScalingNote's" in page
     assert 'SentenceTransformer("towers", truncate_dim=2)' in page

@@ -69,6 +69,27 @@ def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     assert [one.tobytes() for one in first.best.values()] == [one.tobytes() for one in again.best.values()]
 
 
+def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -> None:
+    """Of one step, whose layers run once with gradients, or twice; the weights after it hang on all gradients."""
+    found = []
+    for wanted in (False, True):
+        dual = SHORT.model_copy(update={"checkpointing": wanted, "steps": 1})
+        with steady(1):
+            towers, stream = Towers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+            gradients, calls = dict[str, torch.Tensor](), list[int]()
+            for name, one in towers.trained.items():
+                one.register_hook(lambda given, name=name, to=gradients: to.update({name: given.clone()}))
+            layer = towers.document[0].auto_model.get_submodule("encoder.layer.0.attention")
+            layer.register_forward_hook(lambda *_, calls=calls: calls.append(1) if torch.is_grad_enabled() else None)
+            course = learn(stream, looked(both), towers, dual, Trial(RATE, 0.05, 1), lambda *_: None)
+        found.append((len(calls), gradients, course.looks[1].contrastive))
+    (once, plain, loss), (twice, again, same) = found
+    assert (once, twice) == (1, 2)
+    assert loss == pytest.approx(same, rel=1e-6)
+    assert len(plain) > 20
+    torch.testing.assert_close(plain, again, atol=1e-6, rtol=1e-5)
+
+
 def test_a_sample_knows_the_rank_of_the_first_answer(both: Trained) -> None:
     towers = Towers(both.encoder, QUICK, AdaptSettings())
     texts = ["one", "two", "three"]

@@ -1,0 +1,171 @@
+"""Decoders as towers: the prompt lies in the tokenizer that is saved, and views are read before its placeholders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.towers.dual.prompt import Prompt
+from darklode.pipeline.train.folder import modules
+
+TITLE, CONTENT = PLACEHOLDERS = ("[TITLE_QUERY]", "[CONTENT_QUERY]")
+"""ScalingNote's; its third, [EMB], would be the last token and seen by none, so that nothing stands for it."""
+
+# The first line is the title's block. A text that spells the placeholder out does not make one; the placeholder itself,
+# which the tokenizer normalizes as a whole, is left.
+FIRST_LINE, SPELLED = r"\A[^\n]*\K\n", r"(?<=[\s\S]){0}|{0}(?=[\s\S])"
+
+AS_IT_IS = "granite"
+"""A type whose tokenizer transformers takes from tokenizer.json whole."""
+
+
+def is_causal(loaded: Any) -> bool:
+    """Whether no token sees a later one: the first of two is the same whatever the second is.
+
+    Args:
+        loaded: of sentence-transformers, a transformer first.
+    """
+    ids = torch.tensor([[1, 2], [1, 3]], device=loaded.device)
+    with torch.no_grad():
+        found = loaded[0]({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["token_embeddings"][:, 0]
+    return bool(torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-5))
+
+
+def asked(loaded: Any) -> list[Any]:
+    """Transformer and pooling that read a query at its end token.
+
+    Args:
+        loaded: a causal model of sentence-transformers.
+
+    Raises:
+        SettingsError: its tokenizer has no end token.
+    """
+    return _reading(loaded, [], _end_of(loaded.tokenizer))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a document's tower reads it.
+
+    Attributes:
+        parts: transformer and pooling; the served vector is read where all is pressed into one word.
+        tail: tokens from the content's question on.
+        last: tokens behind the content's placeholder.
+    """
+
+    parts: list[Any]
+    tail: int
+    last: int
+
+    @classmethod
+    def of(cls, loaded: Any, prompt: Prompt) -> Reader:
+        """A causal model that is asked by a prompt.
+
+        The title's question follows the first line of two, by the tokenizer's normalizer; the others its template adds,
+        so that no cut takes them away.
+
+        Args:
+            loaded: of sentence-transformers; its model gets the placeholders as tokens, which begin as the mean of all.
+            prompt: what is asked.
+        """
+        ids = _add_placeholders(loaded)
+        content, last = (_ids(loaded.tokenizer, f"\n{text}") for text in (prompt.content, prompt.all))
+        tail = [*content, ids[CONTENT], *last]
+        rules = [(SPELLED.format(r"\[TITLE_QUERY\]"), " "), (FIRST_LINE, f"\n{prompt.title} {TITLE}\n")]
+        return cls(_reading(loaded, rules, tail), len(tail), len(last))
+
+    def features(
+        self, tower: Any, titles: Sequence[str | None], contents: Sequence[str | None], prompt: str
+    ) -> dict[str, Tensor]:
+        """Tokens of documents as the served tower reads them, and masks of the token before each placeholder.
+
+        Args:
+            tower: of sentence-transformers, with these parts first.
+            titles: None where there is none; the view of one that is cut off is not there either.
+            contents: likewise. Of a title alone the only block is the title's.
+            prompt: put before each text.
+        """
+        pairs = list(zip(titles, contents, strict=True))
+        found = tower.preprocess([prompt + "\n".join(part for part in pair if part) for pair in pairs])
+        ids, lengths = found["input_ids"], found["attention_mask"].sum(dim=1)
+        marks = ids == tower.tokenizer.convert_tokens_to_ids(TITLE)
+        mark = torch.where(marks.any(dim=1), marks.int().argmax(dim=1), -1)
+        titled, filled = (torch.tensor([bool(one) for one in part], device=ids.device) for part in (titles, contents))
+        end, both = lengths - self.last - 2, titled & filled
+        reached = filled & (~titled | ((mark >= 0) & (mark + 1 < lengths - self.tail)))
+        masks = {
+            "title_mask": _one_hot(torch.where(both, mark - 1, end), titled & (~both | (mark > 0)), ids.shape[1]),
+            "content_mask": _one_hot(end, reached, ids.shape[1]),
+        }
+        return {name: one for name, one in found.items() if isinstance(one, Tensor)} | masks
+
+
+def _one_hot(place: Tensor, there: Tensor, length: int) -> Tensor:
+    places = torch.arange(length, device=place.device)
+    return ((places[None, :] == place[:, None]) & there[:, None]).long()
+
+
+def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int]) -> list[Any]:
+    """Transformer and pooling whose tokenizer rewrites texts, then ends each with some tokens, the last being read."""
+    from tokenizers import Regex, Tokenizer, normalizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    old, longest = loaded.tokenizer, loaded.max_seq_length
+    begin = [old.bos_token_id] if old("end")["input_ids"][0] == old.bos_token_id else []
+    if longest and len(begin) + len(tail) >= longest:
+        raise SettingsError(f"max_tokens {longest}: the prompt alone has {len(tail)} tokens")
+    made = Tokenizer.from_str(old.backend_tokenizer.to_str())
+    rewriting = [normalizers.Replace(Regex(pattern), text) for pattern, text in rules]
+    if rewriting:
+        own = [made.normalizer] if made.normalizer else []
+        made.normalizer = normalizers.Sequence([*rewriting, *own])
+    pieces = {"<begin>": begin, "<end>": list(tail)}
+    named = [{"id": name, "ids": ids, "tokens": old.convert_ids_to_tokens(ids)} for name, ids in pieces.items() if ids]
+    single = ["<begin>", "$A", "<end>"] if begin else ["$A", "<end>"]
+    made.post_processor = processors.TemplateProcessing(single=single, special_tokens=named)
+    fast: Any = PreTrainedTokenizerFast
+    loaded[0].processor = fast(
+        tokenizer_object=made,
+        model_max_length=longest,
+        padding_side="right",
+        truncation_side="right",
+        bos_token=old.bos_token,
+        eos_token=old.eos_token,
+        pad_token=old.pad_token or old.eos_token,
+    )
+    # transformers would take the tokenizers of some families (Qwen2's) apart and leave the rules out; not of this type.
+    loaded[0].tokenizer_args = {"tokenizer_type": AS_IT_IS}
+    loaded[0].config_keys = [*loaded[0].config_keys, "tokenizer_args"]
+    return [loaded[0], modules().Pooling(loaded[0].auto_model.config.hidden_size, pooling_mode="lasttoken")]
+
+
+def _end_of(tokenizer: Any) -> list[int]:
+    if tokenizer.eos_token_id is None:
+        raise SettingsError("the tokenizer of this decoder names no end token, at which queries are read")
+    return [tokenizer.eos_token_id]
+
+
+def _add_placeholders(loaded: Any) -> dict[str, int]:
+    from tokenizers import AddedToken
+
+    tokenizer, model = loaded.tokenizer, loaded[0].auto_model
+    _end_of(tokenizer)  # it pads, too
+    # Before it a blank is inserted and swallowed: tokenizers that mark where words begin see the same token then.
+    tokenizer.add_tokens([AddedToken(one, lstrip=True, normalized=True) for one in PLACEHOLDERS], special_tokens=True)
+    ids = {one: int(tokenizer.convert_tokens_to_ids(one)) for one in PLACEHOLDERS}
+    rows = model.get_input_embeddings().num_embeddings
+    mean = model.get_input_embeddings().weight.detach().mean(dim=0)
+    model.resize_token_embeddings(max(rows, *(one + 1 for one in ids.values())), mean_resizing=False)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[list(ids.values())] = mean
+    return ids
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    found: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return found

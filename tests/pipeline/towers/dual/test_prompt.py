@@ -1,0 +1,26 @@
+"""What decoders are asked: Darklode's own prompt, one's own, and what is none."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.towers.dual.prompt import Prompt
+
+OWN = {"version": 1, "title": "its query:", "content": "its query:", "all": "in one word:"}
+
+
+def test_a_prompt_is_a_folder_and_each_word_of_it_counts(tmp_path: Path) -> None:
+    (tmp_path / "prompt.yaml").write_text(yaml.safe_dump(OWN))
+    own, default = Prompt.load(str(tmp_path)), Prompt.load("default")
+    assert (own.title, own.all) == ("its query:", "in one word:")
+    changed = own.model_copy(update={"all": "in one phrase:"})
+    assert len({own.digest(), default.digest(), changed.digest()}) == 3
+
+
+@pytest.mark.parametrize("lacking", ["title", "content", "all"])
+def test_each_block_is_asked_something(lacking: str, tmp_path: Path) -> None:
+    (tmp_path / "prompt.yaml").write_text(yaml.safe_dump(OWN | {lacking: ""}))
+    with pytest.raises(SettingsError, match=f"prompt.yaml: .*\n{lacking}"):
+        Prompt.load(str(tmp_path))
