@@ -18,6 +18,7 @@ from darklode.pipeline.evaluate.audit import AUDIT, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
+from darklode.pipeline.judge.ahead import ask_ahead
 from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated
 from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
@@ -97,7 +98,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
             call(split, given.split.but("by"), seed=seed),
             lambda: {"the generated queries": _content(given.split.generated)} if given.split.generated else {},
         ),
-        Step(CHUNK, call(chunk, given.chunk)),
+        Step(CHUNK, call(chunk, given.chunk, spread), unkeyed=("spread",)),
         Step(
             SEARCH,
             call(embed_and_search, given.pool.only("search_depth"), tools.retrievers(given), spread),
@@ -111,10 +112,15 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         Step(
             judging.reading(*judges.reads, *taken),
-            call(_judge, judges, seed=seed) if judging is ADAPTIVE_JUDGE else call(_judge, judges),
+            call(_judge, judges, spread, seed=seed) if judging is ADAPTIVE_JUDGE else call(_judge, judges, spread),
+            unkeyed=("spread",),
         ),
         Step(OVERRIDING_LABEL if given.labels.human_overrides else LABEL, call(label, given.labels)),
-        Step(TRIPLETS_STAGE, call(triplets, given.triplets, apart=given.split.by == "cluster_and_positives")),
+        Step(
+            TRIPLETS_STAGE,
+            call(triplets, given.triplets, apart=given.split.by == "cluster_and_positives", spread=spread),
+            unkeyed=("spread",),
+        ),
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
         Step(AUDIT, call(audit, given.audit, depth=given.pool.depth, seed=seed)),
     ]
@@ -157,6 +163,14 @@ def _nothing(tables: Tables, output: Output) -> None:
     """Leave the stage's tables empty."""
 
 
-def _judge(tables: Tables, output: Output, judges: Judges, *, seed: int = 0) -> None:
-    """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns."""
+def _judge(tables: Tables, output: Output, judges: Judges, spread: Spread, *, seed: int = 0) -> None:
+    """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns.
+
+    Elsewhere, all is asked ahead at full depth; a round of adaptive judging hangs on the one before it.
+    """
+    ahead = spread is not here and judges.settings.depth == "full"
+    asked = ask_ahead(tables, output, judges.settings, judges.cache, spread) if ahead else 0
     judge(tables, output, judges.settings, judge_for=calibrated(tables, judges), seed=seed)
+    if asked:
+        output.facts["asked"] += asked
+        output.facts["hits"] -= asked

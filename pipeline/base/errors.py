@@ -12,6 +12,7 @@ DarklodeError
 ├── NoLift                an adapted encoder that is not shown to be better than its base
 ├── DoesNotFit            an adapted encoder that is not for the index, or not for the tenant
 ├── HeldBack              days of a search log that wait for somebody's decision
+├── LimitReached          a limit of money or tokens that the next call could exceed
 ├── MissingPart           a package, server or key that a setting asks for
 ├── NotReady              several of these at once, found before the work begins
 └── ExportError           a run that the format cannot hold
@@ -109,6 +110,10 @@ class HeldBack(DarklodeError):
     def __init__(self, *messages: str, days: Sequence[str] = ()) -> None:
         super().__init__(*messages)
         self.days = list(days)
+
+
+class LimitReached(DarklodeError):
+    """A limit of money or tokens that the next call could exceed."""
 
 
 class MissingPart(DarklodeError):

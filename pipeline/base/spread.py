@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -58,6 +59,13 @@ class Here:
 
 
 here = Here()
+
+
+def cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Neighbours that go together: first, and one past the last, of each group, `most` rows in it or about."""
+    ends = list(accumulate(sizes))
+    full = [number for number in range(1, len(ends)) if ends[number - 1] // most < ends[number] // most]
+    return list(zip([0, *full], [*full, len(ends)], strict=True)) if ends else []
 
 
 def park(store: Store, place: str, pieces: Pieces) -> int:

@@ -117,10 +117,10 @@ class PoolPairs:
         """Rows of `PAIRS`, for ascending numbers of pairs."""
         return pair_rows(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
 
-    def blocks(self) -> Iterator[pa.Table]:
-        """All pairs, those of `QUERY_BLOCK` queries at a time."""
+    def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[pa.Table]:
+        """All pairs, those of `QUERY_BLOCK` queries at a time; or of some of these blocks, by their numbers."""
         cuts = [*self.starts[:-1:QUERY_BLOCK], self.starts[-1]]
-        return (self.take(np.arange(first, end)) for first, end in pairwise(cuts))
+        return (self.take(np.arange(first, last)) for first, last in list(pairwise(cuts))[begin:end])
 
 
 class ChunkTexts:

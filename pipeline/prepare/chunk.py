@@ -6,11 +6,14 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
+from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
 from darklode.schemas.settings import ChunkSettings
 from darklode.schemas.tables import CHUNKS
 
@@ -19,28 +22,67 @@ if TYPE_CHECKING:
 
 CHUNK = Stage("chunk", 1, ("documents",), ("chunks",))
 SEPARATORS = ["\n\n", "\n", ". ", " ", ""]
+SHARD_BYTES = 1 << 24
+"""Of the parts of the documents in a shard, about, as they lie on disk."""
 Row = dict[str, Any]
+_REJECTED = {"tenant": "tenant", "id": "doc_id", "payload": "text"}
 _WORD = re.compile(r"[^\W_]")
 _LINE = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}|~{3,})(?P<info>.*)|(?P<level>#{1,6})[ \t]+(?P<text>.*))$", re.M)
 
 
-def chunk(tables: Tables, output: Output, settings: ChunkSettings) -> None:
+@dataclass(frozen=True)
+class Uncut:
+    """A shard: some parts of the documents."""
+
+    tables: Tables
+    parts: tuple[Part, ...]
+    settings: ChunkSettings
+    place: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"chunk {self.parts[0].file} and {len(self.parts) - 1} more"
+
+
+def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Spread = here) -> None:
     """Cut every document into pieces of at most `settings.size` characters, at natural boundaries first.
 
     Each part of `documents` is a unit of its own: one that is the same as in the last run is not cut again. Documents
     without a text and pieces without a letter or digit go to `rejects`.
     """
-    splitter = splitter_of(settings)
     totals: Counter[str] = Counter()
     parts = tables.parts("documents")
+    pieces = chain.from_iterable(spread(cut, _shards(tables, output, settings)))
     for number, part in enumerate(parts):
         with output.unit(part.sha256, basis=part.sha256) as unit:
             if not unit.done:
-                unit.facts.update(_part(tables.part(part), splitter, output, settings.overlap))
+                unit.facts.update(_write(output, pieces))
         totals.update(unit.facts)
         output.progress(number + 1, len(parts))
     dropped = {"no text": totals["no text"]} if totals["no text"] else {}
     output.count(FunnelStep("chunk", "documents", totals["documents"], "chunks", totals["chunks"], dropped))
+
+
+def _shards(tables: Tables, output: Output, settings: ChunkSettings) -> list[Uncut]:
+    """The parts that have no unit yet, each once."""
+    missing = {one.sha256: one for one in tables.parts("documents") if not output.stands(one.sha256, one.sha256)}
+    parts = tuple(missing.values())
+    groups = [parts[first:last] for first, last in cuts([part.size for part in parts], SHARD_BYTES)]
+    keys = [key_of(*(output.unit_key(part.sha256, part.sha256) for part in group)) for group in groups]
+    return [
+        Uncut(tables, group, settings, f"progress/{CHUNK.name}/{key}") for group, key in zip(groups, keys, strict=True)
+    ]
+
+
+def _write(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
+    """Write what `cut` gives of one part; returns its counts."""
+    output.write("chunks", next(pieces))
+    for table in ("documents", "chunks"):
+        rows = next(pieces)
+        if rows.num_rows:
+            output.reject(CHUNK.name, table, dict(zip(rows.column_names, rows.columns, strict=True)))
+    return dict(next(pieces).to_pylist()[0])
 
 
 def splitter_of(settings: ChunkSettings) -> RecursiveCharacterTextSplitter:
@@ -52,10 +94,14 @@ def splitter_of(settings: ChunkSettings) -> RecursiveCharacterTextSplitter:
     )
 
 
-def _part(
-    documents: pa.Table, splitter: RecursiveCharacterTextSplitter, output: Output, overlap: int
-) -> dict[str, int]:
-    """Cut one part's documents, and count documents, chunks and documents without a text."""
+def cut(shard: Uncut) -> Pieces:
+    """Cut a shard: of each part its chunks, rejected documents, rejected pieces, and a row of counts."""
+    splitter = splitter_of(shard.settings)
+    for part in shard.parts:
+        yield from _part(shard.tables.part(part), splitter, shard.settings.overlap)
+
+
+def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Pieces:
     chunks: list[Row] = []
     empty: list[Row] = []
     wordless: list[Row] = []
@@ -66,10 +112,10 @@ def _part(
         for row in _chunks(document, spans(document["text"], splitter, overlap)):
             (chunks if _WORD.search(row["text"]) else wordless).append(row)
     _number(chunks)
-    output.write("chunks", CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names}))
-    _reject(output, "documents", "no text", empty)
-    _reject(output, "chunks", "no words", wordless)
-    return {"documents": documents.num_rows, "chunks": len(chunks), "no text": len(empty)}
+    yield CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names})
+    yield _rejected("no text", empty)
+    yield _rejected("no words", wordless)
+    yield pa.table({"documents": [documents.num_rows], "chunks": [len(chunks)], "no text": [len(empty)]})
 
 
 def spans(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
@@ -110,15 +156,12 @@ def _number(chunks: list[Row]) -> None:
         row["chunk_id"] = name if count == 1 else f"{name}.{count}"
 
 
-def _reject(output: Output, table: str, reason: str, rows: list[Row]) -> None:
-    if rows:
-        columns = {
-            "tenant": [row["tenant"] for row in rows],
-            "id": [row["doc_id"] for row in rows],
-            "reason": [reason] * len(rows),
-            "payload": [row["text"] for row in rows],
-        }
-        output.reject(CHUNK.name, table, columns)
+def _rejected(reason: str, rows: list[Row]) -> pa.Table:
+    """Columns of `rejects`."""
+    columns = {name: [row[key] for row in rows] for name, key in _REJECTED.items()}
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}).append_column(
+        "reason", pa.repeat(reason, len(rows))
+    )
 
 
 class _Outline:

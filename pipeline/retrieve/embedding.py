@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
 from darklode.pipeline.base.memory.parts import default_root
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hashed_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
@@ -73,10 +72,11 @@ def embed_all(
         spread: where the encoding is done.
     """
     settled = cache.model_copy(update={"root": cache.root or default_root()})
-    cuts, texts, done = [*_cuts(tables, rows), (0, 0)], tables.rows("chunks") + tables.rows("queries"), {}
+    parts, texts, done = tables.parts("chunks"), tables.rows("chunks") + tables.rows("queries"), {}
+    ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
     for name, encoder in encoders.items():
         done[name] = Work()
-        for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in cuts]):
+        for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in ranges]):
             for piece in result:
                 done[name] += Work(**piece.to_pylist()[0])
                 output.progress(done[name].texts, texts, _note(name, done[name]))
@@ -94,13 +94,6 @@ def embed(shard: Embedding) -> Pieces:
     texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
     for work in encode_missing(encoder, cache, texts, queries=shard.queries):
         yield pa.Table.from_pylist([asdict(work)])
-
-
-def _cuts(tables: Tables, rows: int) -> list[tuple[int, int]]:
-    parts = tables.parts("chunks")
-    ends = list(accumulate(part.rows for part in parts))
-    full = [number for number in range(1, len(parts)) if ends[number - 1] // rows < ends[number] // rows]
-    return list(zip([0, *full], [*full, len(parts)], strict=True))
 
 
 def _queries(tables: Tables) -> Iterator[HashedTexts]:

@@ -1,12 +1,17 @@
 """Triplets for training: each positive of a query with its hard negatives."""
 
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
@@ -14,13 +19,34 @@ TRIPLETS_STAGE = Stage("triplets", 6, ("queries", "chunks", "rankings", "pool", 
 
 BLOCK = 4096  # triplets whose texts are joined at a time
 
+_BY_QUERY = ("rankings", "pool", "verdicts", "qrels")
+
+SHARD_QUERIES = 1024
+"""Queries in a shard, at least: each shard reads the tables."""
+
+# What a shard sees of the tables: its own queries, which follow one another in the order of the triplets, and the texts
+# that may be asked for.
+MINE = """
+    CREATE TEMP TABLE mine AS SELECT tenant, query_id FROM (
+        SELECT tenant, query_id, ntile($shards) OVER (ORDER BY split, tenant, query_id) AS shard
+        FROM queries WHERE split <> 'test'
+    ) WHERE shard = $shard
+"""
+OWN = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN mine USING (tenant, query_id)"
+NEEDED = """
+    CREATE TEMP TABLE needed AS
+    SELECT tenant, chunk_id FROM pool UNION SELECT tenant, chunk_id FROM rankings
+    UNION SELECT tenant, chunk_id FROM every_qrels WHERE relevance > 0
+"""
+OWN_TEXTS = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed USING (tenant, chunk_id)"
+
 TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
 # What is held out against whom: training gives way to validation and test, validation to test. Copies count.
 HELD = """
     CREATE TEMP TABLE held AS
     SELECT tenant, text_hash, bool_or(split = 'test') AS by_test, bool_or(split = 'validation') AS by_validation
-    FROM qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
+    FROM every_qrels JOIN queries USING (tenant, query_id) JOIN texts USING (tenant, chunk_id)
     WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
 """
 
@@ -151,7 +177,39 @@ BLOCK_OF_TRIPLETS = """
 """
 
 
-def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart: bool, source: str = "pooled") -> None:
+@dataclass(frozen=True)
+class Share:
+    """A shard: the queries that come in one place of `shards`, in the order of the triplets."""
+
+    tables: Tables
+    settings: TripletSettings
+    apart: bool
+    source: str
+    shard: int
+    shards: int
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"triplets {self.shard} of {self.shards}"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
+        given = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
+        return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, contents, *given)}"
+
+
+def triplets(
+    tables: Tables,
+    output: Output,
+    settings: TripletSettings,
+    *,
+    apart: bool,
+    source: str = "pooled",
+    spread: Spread = here,
+) -> None:
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
     Positives, best first: people's labels, then grade, probability and fused score; at most `max_positives` a query,
@@ -164,10 +222,26 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
+    shards = max(1, min(spread.places, tables.rows("queries") // SHARD_QUERIES))
+    every = [Share(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
+    counts = Counter[str]()
+    for block in _sized(_counted(spread(made, every), counts), BLOCK):
+        found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
+        for split in ("train", "validation"):
+            output.write("triplets", found.filter(pc.equal(found["split"], split)), split)
+        written = sum(part.rows for part in output.parts["triplets"])
+        output.progress(written, counts["rows"] if shards == 1 else None)
+    output.count(_step(counts))
+    output.facts["short_of_negatives"] = counts["short"]
+
+
+def made(share: Share) -> Pieces:
+    """A row of counts, then the triplets of a shard, `BLOCK` at a time, in their order."""
+    settings = share.settings
     limits = {"negatives": settings.negatives}
-    with tables.connect() as connection:
+    with _opened(share) as connection:
         connection.execute(TEXTS)
-        connection.execute(HELD, {"apart": apart})
+        connection.execute(HELD, {"apart": share.apart})
         connection.execute(RELEVANT, {"min_probability": settings.min_probability})
         connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
         connection.execute(ANSWERING, {"same_document": settings.same_document})
@@ -175,19 +249,64 @@ def triplets(tables: Tables, output: Output, settings: TripletSettings, *, apart
             connection.execute(statement, limits)
         connection.execute(CHOSEN)
         rows, short = _totals(connection, settings.negatives)
-        output.count(_step(connection, rows))
-        for block in _blocks(connection, rows, source):
-            found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
-            for split in ("train", "validation"):
-                output.write("triplets", found.filter(pc.equal(found["split"], split)), split)
-            output.progress(sum(part.rows for part in output.parts["triplets"]), rows)
-    output.facts["short_of_negatives"] = short
+        yield _left_out(connection).append_column("rows", [[rows]]).append_column("short", [[short]])
+        yield from _blocks(connection, rows, share.source)
 
 
-def _step(connection: duckdb.DuckDBPyConnection, rows: int) -> FunnelStep:
+@contextmanager
+def _opened(share: Share) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that sees the shard's rows."""
+    with scratch() as connection:
+        share.tables.view(connection, "queries", "queries")
+        if share.shards == 1:
+            for table in ("chunks", *_BY_QUERY):
+                share.tables.view(connection, table, table)
+            share.tables.view(connection, "every_qrels", "qrels")
+        else:
+            _restrict(connection, share)
+        yield connection
+
+
+def _restrict(connection: duckdb.DuckDBPyConnection, share: Share) -> None:
+    for table in ("chunks", *_BY_QUERY):
+        share.tables.view(connection, f"every_{table}", table)
+    connection.execute(MINE, {"shard": share.shard, "shards": share.shards})
+    for table in _BY_QUERY:
+        connection.execute(OWN.format(table=table))
+    connection.execute(NEEDED)
+    connection.execute(OWN_TEXTS)
+
+
+def _counted(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
+    """All triplets, one shard after the other; their counts are added up as they come."""
+    for pieces in results:
+        counts.update(next(pieces).to_pylist()[0])
+        yield from pieces
+
+
+def _sized(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows, `rows` at a time, the last block shorter."""
+    waiting: list[pa.Table] = []
+    for block in blocks:
+        waiting.append(block)
+        while sum(one.num_rows for one in waiting) >= rows:
+            joined = pa.concat_tables(waiting)
+            yield joined.slice(0, rows)
+            waiting = [joined.slice(rows)] if joined.num_rows > rows else []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    return connection.sql(
+        "SELECT count(*) AS total, count(*) FILTER (unlikely) AS unlikely, "
+        "count(*) FILTER (held AND NOT unlikely) AS held FROM relevant"
+    ).to_arrow_table()
+
+
+def _step(counts: Counter[str]) -> FunnelStep:
     """Positives in, triplets out, and why the others are none."""
-    counts = "SELECT count(*), count(*) FILTER (unlikely), count(*) FILTER (held AND NOT unlikely) FROM relevant"
-    total, unlikely, held = map(int, connection.sql(counts).fetchall()[0])
+    total, unlikely, held, rows = (counts[name] for name in ("total", "unlikely", "held", "rows"))
     dropped = {
         "less likely than triplets.min_probability": unlikely,
         "beyond triplets.max_positives": total - unlikely - held - rows,

@@ -15,12 +15,14 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.settings import RunnerSettings
 from helpers.commands import Environment, SampleRun, build_command, built, run_command, tables_of, wait_for
+from helpers.fake_chat import FakeChat
 from helpers.ray_cluster import Cluster, cluster
 from helpers.s3_server import filesystem, s3_server
 
 pytestmark = pytest.mark.server
 
 OUT = "s3://cluster/runs/sample"
+IN_FLIGHT = 32
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,9 @@ def bucket(s3: dict[str, str]) -> pafs.FileSystem:
     return filesystem(s3)
 
 
-def files(bucket: pafs.FileSystem, folder: str) -> dict[str, bytes]:
+def files(bucket: pafs.FileSystem, folder: str, out: str = OUT) -> dict[str, bytes]:
     """Every file in a folder of the run."""
-    root = f"{OUT.removeprefix('s3://')}/{folder}"
+    root = f"{out.removeprefix('s3://')}/{folder}"
     found = bucket.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
     paths = [info.path for info in found if info.is_file]
     return {path.removeprefix(f"{root}/"): bucket.open_input_stream(path).read() for path in paths}
@@ -57,8 +59,8 @@ class Spread(NamedTuple):
     progress: dict[str, bytes]
 
 
-def on_ray(address: str) -> list[str]:
-    return build_command(OUT, "--set", "runner.kind=ray", "--set", f"runner.address={address}")
+def on_ray(address: str, *more: str, out: str = OUT) -> list[str]:
+    return build_command(out, "--set", "runner.kind=ray", "--set", f"runner.address={address}", *more)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,42 @@ def test_a_cluster_makes_the_same_tables(spread: Spread, sample_run: SampleRun) 
     assert "\n✓ search " in spread.printed
     assert spread.tables == tables_of(sample_run.folder)
     assert not spread.progress
+
+
+def asking(server: FakeChat, cache: str | Path) -> list[str]:
+    """The options of a judge behind a server."""
+    chosen = {"kind": "llm", "model": server.model, "base_url": server.url, "max_in_flight": IN_FLIGHT}
+    given = {f"judge.{key}": value for key, value in chosen.items()}
+    given |= {"pool.retrievers": "[bm25, ppmi]", "pool.depth": 8, "cache.root": cache}
+    return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.mark.slow
+def test_killed_workers_change_no_row_and_lose_no_paid_reply(
+    machines: Cluster, bucket: pafs.FileSystem, served: Environment, tmp_path: Path
+) -> None:
+    """A worker is killed in each stage that is spread, in the judge's after some hundreds of replies."""
+    out, log = "s3://cluster/runs/asked", tmp_path / "log"
+    with FakeChat() as server:
+        built(build_command(tmp_path / "here", *asking(server, tmp_path / "cache")), served)
+    with FakeChat(latency=0.05) as server, log.open("wb") as output:
+        command = on_ray(machines.address, *asking(server, "s3://cluster/cache"), out=out)
+        process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
+        try:
+            for before in ("split", "calibrate", "label"):
+                wait_for(lambda done=f"✓ {before} ": done in log.read_text() or process.poll() is not None, before)  # type: ignore[misc]
+                if before == "calibrate":
+                    wait_for(lambda: len(server.served) > 300 or process.poll() is not None, "replies")
+                machines.kill_one_at_work()
+            assert process.wait(200) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+        again = sum(server.served.values()) - len(server.served)
+        assert again <= IN_FLIGHT + IN_FLIGHT / 0.05  # under way, and what waited half a second for the ledger
+        assert 1 < server.most_at_once <= IN_FLIGHT
+    assert files(bucket, "tables", out) == tables_of(tmp_path / "here")
+    assert not files(bucket, "progress", out)
 
 
 @pytest.mark.slow

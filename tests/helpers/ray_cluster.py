@@ -36,14 +36,24 @@ class Cluster:
     client: str
     environment: dict[str, str]
 
-    def at_work(self) -> bool:
-        """Whether the second machine works on a shard just now."""
-        return any(command.startswith("ray::shard") for command in map(command_of, family(self.worker.pid)))
+    def at_work(self) -> list[psutil.Process]:
+        """What works on a shard just now on the second machine."""
+        return shards_of(self.worker)
+
+    def kill_one_at_work(self) -> None:
+        """Wait for a shard that is worked on, on any machine, and end its process."""
+        wait_for(lambda: shards_of(self.worker) or shards_of(self.head), "a shard")
+        kill((shards_of(self.worker) or shards_of(self.head))[:1])
 
     def lose_the_worker(self) -> None:
         """As by a power cut."""
         kill(family(self.worker.pid))
         self.worker.wait()
+
+
+def shards_of(machine: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """What works on a shard just now on a machine."""
+    return [one for one in family(machine.pid) if command_of(one).startswith("ray::shard")]
 
 
 def command_of(process: psutil.Process) -> str:

@@ -154,7 +154,7 @@ def hive_keys(partition: str) -> list[str]:
 
 def parts_of(stage: str) -> re.Pattern[str]:
     """Matches the names of a stage's part files, and of what a killed write left of one."""
-    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet(\.\d+\.tmp)?")
+    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet((\.[0-9a-f]{{8}})?\.\d+\.tmp)?")
 
 
 def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -187,7 +188,8 @@ def writing(place: Path) -> Iterator[None]:
 
 
 def _write(target: Path, data: bytes | memoryview) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # as _UNFINISHED has it
+    # As _UNFINISHED has it; machines that share a folder may give two processes one number.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -208,10 +208,10 @@ class Budget:
         """Set tokens aside for a call.
 
         Raises:
-            DarklodeError: with them a limit could be exceeded.
+            LimitReached: with them a limit could be exceeded.
         """
         if over := self._over(call):
-            raise DarklodeError(f"{over}. What was answered is kept; raise the limit to go on from there")
+            raise LimitReached(f"{over}. What was answered is kept; raise the limit to go on from there")
         self._reserved = _sum(self._reserved, call)
 
     def settle(self, reserved: Usage, used: Usage) -> None:
@@ -231,10 +231,14 @@ class Budget:
             return None
         given, planned = self._endpoint, _sum(_sum(self._spent, self._reserved), call)
         tokens, cost = sum(_sum(planned, self._others)), self._cost(planned) + self._others_cost
-        if given.token_limit is not None and tokens > given.token_limit:
+        if _above(given.token_limit, tokens):
             return self._said(f"token_limit {given.token_limit:,}")
-        if given.spending_limit is not None and cost > given.spending_limit:
+        if _above(given.spending_limit, cost):
             return self._said(f"spending_limit {given.spending_limit:g}")
+        if given.portion and _above(given.portion.tokens, sum(planned)):
+            return self._said(f"token_limit {given.token_limit:,} (this worker's portion of it)")
+        if given.portion and _above(given.portion.money, self._cost(planned)):
+            return self._said(f"spending_limit {given.spending_limit:g} (this worker's portion of it)")
         return None
 
     def _said(self, limit: str) -> str:
@@ -254,3 +258,7 @@ class Budget:
 
 def _sum(one: Usage, other: Usage) -> Usage:
     return Usage(one.prompt + other.prompt, one.completion + other.completion)
+
+
+def _above(limit: float | None, used: float) -> bool:
+    return limit is not None and used > limit

@@ -19,6 +19,19 @@ CONNECT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
+class Portion:
+    """What one of several workers may use of limits that hold for all of them.
+
+    Attributes:
+        tokens: of prompts and completions together; None: no limit.
+        money: None: no limit.
+    """
+
+    tokens: int | None
+    money: float | None
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """A model behind one server or several alike, and what may be asked of them.
 
@@ -35,6 +48,7 @@ class Endpoint:
         prompt_price, completion_price: of a million tokens.
         spending_limit: money; None: no limit.
         token_limit: of prompts and completions together; None: no limit.
+        portion: what a client may use of both, whatever others leave; None: all.
 
     Raises:
         SettingsError: an address that cannot be used.
@@ -53,6 +67,7 @@ class Endpoint:
     completion_price: float = 0.0
     spending_limit: float | None = None
     token_limit: int | None = None
+    portion: Portion | None = None
 
     def __post_init__(self) -> None:
         for base_url in self.base_urls:

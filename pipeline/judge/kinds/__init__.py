@@ -78,6 +78,21 @@ class LedgerKind(JudgeKind):
             cache_settings: where a judge whose calls cost keeps what it spent.
         """
 
+    @property
+    def workers(self) -> int | None:
+        """How many workers at once it can serve; None: any number."""
+        return None
+
+    def portion(self, _cache_settings: CacheSettings, _share: float, _at_once: int) -> Self:
+        """The same judge for one of several workers.
+
+        Args:
+            _cache_settings: where it keeps what it spent.
+            _share: of all that they ask, 0 to 1.
+            _at_once: how many ask at once.
+        """
+        return self
+
     def tries(self) -> int:
         """How often an unreadable reply is worth asking for, over all runs."""
         return 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
+from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.schemas.judging import ChatServer
 from darklode.schemas.places import Place
@@ -50,6 +51,7 @@ class LlmSettings(ChatServer, LedgerKind):
         0.9, description="a reply whose own probabilities give other labels more than this is unreadable"
     )
     attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
+    _portion: Portion | None = PrivateAttr(None)
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -79,6 +81,28 @@ class LlmSettings(ChatServer, LedgerKind):
         from darklode.pipeline.judge.llm.judge import LlmJudge
 
         return LlmJudge(self, _LOG.warning, cache_settings.root)
+
+    @property
+    def own(self) -> Portion | None:
+        """What this one may use of the limits, where it is one of several workers."""
+        return self._portion
+
+    @property
+    def workers(self) -> int:
+        """See `LedgerKind`; each has at least one call under way."""
+        return self.max_in_flight
+
+    def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
+        """See `LedgerKind`: its part of the calls under way, and of what is left of the limits."""
+        from darklode.pipeline.base.remote.budget import SpendingBook
+        from darklode.pipeline.judge.llm.judge import endpoint_of
+
+        mine = self.model_copy(update={"max_in_flight": max(1, self.max_in_flight // at_once)})
+        used, cost = SpendingBook(cache_settings.root, endpoint_of(self).account).total()
+        tokens = None if self.token_limit is None else int(max(0, self.token_limit - sum(used)) * share)
+        money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
+        mine._portion = Portion(tokens, money)
+        return mine
 
     def tries(self) -> int:
         """See `LedgerKind`."""

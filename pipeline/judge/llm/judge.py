@@ -213,6 +213,7 @@ def endpoint_of(given: LlmSettings) -> Endpoint:
         completion_price=given.completion_price_per_million,
         spending_limit=given.spending_limit,
         token_limit=given.token_limit,
+        portion=given.own,
     )
 
 

@@ -1,39 +1,20 @@
 """Shards travel as plain data, results wait below the root, and where the work is done changes nothing."""
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
-from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.spread import Pieces, Shard, park, parked
+from darklode.pipeline.base.spread import Pieces, cuts, park, parked
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.schemas.pooling import PoolSettings
+from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, put
 from helpers.searching import ASKED, TWO_TENANTS, Rows, chunks, lists, queries
 
 EMBEDDED = own_retrievers()
-
-T = TypeVar("T", bound=Shard)
-
-
-class Elsewhere:
-    """A cluster's way in one process: shards pickled, results through files, all begun before the first is read."""
-
-    def __init__(self, store: Store, places: int) -> None:
-        self.store, self.places = store, places
-        self.names: list[str] = []
-
-    def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
-        self.names += [shard.name for shard in shards]
-        travelled = [pickle.loads(pickle.dumps((work, shard))) for shard in shards]
-        counts = [park(self.store, shard.place, there(shard)) for there, shard in travelled]
-        return (parked(self.store, shard.place, count) for shard, count in zip(shards, counts, strict=True))
 
 
 PARTS = {"bm25": EMBEDDED["bm25"], "lsa": EMBEDDED["lsa_feedback"]}
@@ -99,3 +80,17 @@ def test_work_without_a_result_is_always_done(run: Run) -> None:
     assert park(run.store, "progress/x/a", pieces()) == 0
     with pytest.raises(AssertionError, match="there already"):
         park(run.store, "progress/x/a", never())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranges"),
+    [
+        ([], []),
+        ([9], [(0, 1)]),
+        ([3, 3, 3], [(0, 1), (1, 3)]),
+        ([1] * 4, [(0, 4)]),
+        ([9, 1, 9], [(0, 1), (1, 2), (2, 3)]),
+    ],
+)
+def test_neighbours_go_together_as_far_as_there_is_room(sizes: list[int], ranges: list[tuple[int, int]]) -> None:
+    assert cuts(sizes, 5) == ranges

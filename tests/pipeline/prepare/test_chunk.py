@@ -1,6 +1,7 @@
 """Chunks: true offsets, stable ids, the headings above them, and what is turned away."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
+from darklode.pipeline.base.spread import here as at_home
 from darklode.pipeline.prepare.chunk import CHUNK, chunk, spans, splitter_of
 from darklode.schemas.settings import ChunkSettings
 from darklode.schemas.tables import TABLES
+from helpers.elsewhere import Elsewhere
 from helpers.runs import documents, execute, put, read
 
 Rows = list[dict[str, Any]]
@@ -206,3 +209,32 @@ def test_an_overlap_as_long_as_the_chunk_is_refused() -> None:
 def test_no_documents_give_an_empty_table(run: Run) -> None:
     cut(run, TABLES["documents"].empty())
     assert read(run, "chunks") == []
+
+
+def test_parts_cut_elsewhere_are_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["one. two", " ", "three\n\n--------\n\nfour", "five six seven"]
+    monkeypatch.setattr("darklode.pipeline.prepare.chunk.SHARD_BYTES", 5000)
+    given = Stage("given_documents", 1, (), ("documents",))
+    here, elsewhere = Run(str(tmp_path / "here")), Elsewhere(run.store, 2)
+
+    def write(_tables: Tables, output: Output) -> None:
+        for number, text in enumerate([*texts, texts[0]]):
+            output.write("documents", documents(doc_id=[f"d{number % 4}"], text=[text]))
+
+    for where, spread in ((run, elsewhere), (here, at_home)):
+        where.execute(where.plan(given, {}), write)
+        execute(
+            where, CHUNK, lambda tables, output, spread=spread: chunk(tables, output, ChunkSettings(size=9), spread)
+        )
+    assert run.parts() == here.parts()
+    assert [row["text"].strip() for row in read(run, "chunks")] == [
+        "one. two",
+        "three",
+        "four",
+        "five six",
+        "seven",
+        "one. two",
+    ]
+    assert [row["reason"] for row in read(run, "rejects")] == ["no text", "no words"]
+    assert len(elsewhere.names) > 1
+    assert not run.store.sizes("progress/chunk")

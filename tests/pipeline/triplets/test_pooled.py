@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,10 +15,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import darklode.pipeline.triplets.pooled
-from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
+from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, put
 
 Row = dict[str, Any]
@@ -233,6 +235,25 @@ def test_triplets_are_those_of_a_literal_reading(
     assert manifest.funnel[0].rows_out == len(rows)
     for row in rows:
         obey(row, worlds[row["tenant"]], chosen.negatives)
+
+
+def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "SHARD_QUERIES", 4)
+    monkeypatch.setattr(darklode.pipeline.triplets.pooled, "BLOCK", 7)
+    worlds = {f"t{number}": world(number) for number in range(10)}
+    elsewhere, at_home = Elsewhere(run.store, 5), Run(str(tmp_path / "here"))
+    here = made(at_home, worlds, apart=True)
+    lay(run, worlds)
+
+    def work(tables: Tables, output: Output) -> None:
+        triplets(tables, output, TripletSettings(), apart=True, spread=elsewhere)
+
+    there = execute(run, TRIPLETS_STAGE, work)
+    assert there.outputs == here.outputs
+    assert (there.funnel, there.facts) == (here.funnel, here.facts)
+    assert elsewhere.names == [f"triplets {number} of 5" for number in range(1, 6)]
+    assert [part.rows for part in run.parts()["triplets"]] == [7, 4, 3, 7]
+    assert not run.store.sizes("progress/triplets")
 
 
 def obey(row: Row, world: World, negatives: int) -> None:

@@ -1,9 +1,11 @@
 """Files below a root: whole or not there, and no root that carries a key."""
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -142,7 +144,7 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     flush, paths = os.fsync, list[str]()
 
     def noticed(file: int) -> None:
-        paths.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        paths.append(re.sub(r"[.][0-9a-f]{8}(?=[.]\d+[.]tmp)", "", str(Path(f"/proc/self/fd/{file}").readlink())))
         flush(file)
 
     monkeypatch.setattr(os, "fsync", noticed)
@@ -230,6 +232,13 @@ def test_what_killed_writes_left_goes_and_what_others_are_writing_stays(store: S
     assert len(list(Path(store.url).rglob("*.tmp"))) == 4
     with Run(store.url).lock():
         assert [path.name for path in Path(store.url).rglob("*.tmp")] == [ours]
+
+
+def test_many_write_one_file_at_once_and_each_whole(store: Store) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.write("verdicts/judge.json", b"x" * 4000), range(64)))
+    assert store.read("verdicts/judge.json") == b"x" * 4000
+    assert not list(Path(store.url).rglob("*.tmp"))
 
 
 def test_an_untouched_store_is_read_and_never_written(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Asking ahead of the stage, as shards: some blocks of queries each, whose replies go into the ledger as they come.
+
+The stage then finds them there. What a shard could not ask for, since its portion of a limit was used up, the stage
+asks itself, under the whole limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Tables, key_of
+from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.errors import LimitReached
+from darklode.pipeline.base.memory.parts import default_root
+from darklode.pipeline.base.remote.background import Background
+from darklode.pipeline.base.spread import Pieces, Spread
+from darklode.pipeline.judge.build import members
+from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.pairs import pool_pairs
+from darklode.pipeline.judge.panel import Panel, Vote
+from darklode.pipeline.judge.port import QUERY_BLOCK
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import CacheSettings
+
+SHARDS = 2
+"""For each place: one that is slow holds the others up less."""
+
+_BLOCKS = f"""
+    SELECT tenant, (number - 1) // {QUERY_BLOCK} AS block, sum(pairs)::BIGINT AS pairs FROM (
+        SELECT tenant, row_number() OVER (PARTITION BY tenant ORDER BY query_id) AS number, count(*) AS pairs
+        FROM pool GROUP BY tenant, query_id
+    ) GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A shard: blocks of some tenants' queries, and who is asked.
+
+    Attributes:
+        tables: hold `queries`, `chunks` and `pool`.
+        blocks: tenant, first block and one past the last.
+        judges: each with its portion of what all may use.
+        cache: where the ledger is.
+    """
+
+    tables: Tables
+    blocks: tuple[tuple[str, int, int], ...]
+    judges: tuple[LedgerKind, ...]
+    cache: CacheSettings
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        tenant, first, last = self.blocks[0]
+        return f"judge {tenant} blocks {first} to {last - 1} and {len(self.blocks) - 1} more"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        settings = [section.model_dump(mode="json") for section in (*self.judges, self.cache)]
+        contents = [self.tables.content(table) for table in ("queries", "chunks", "pool")]
+        return f"progress/judge/{key_of(settings, self.blocks, contents)}"
+
+
+def ask_ahead(tables: Tables, output: Output, settings: JudgeSettings, cache: CacheSettings, spread: Spread) -> int:
+    """Fill the ledger with the replies of all judges that keep theirs to all pairs of the pool.
+
+    Args:
+        tables: hold `queries`, `chunks` and `pool`.
+        output: told of progress.
+        settings: of the judge and its panel.
+        cache: where the ledger is.
+        spread: where the asking is done.
+
+    Returns:
+        How many replies the ledger lacked, and has now.
+    """
+    judges = [one for one in members(settings) if isinstance(one, LedgerKind)]
+    settled = cache.model_copy(update={"root": cache.root or default_root()})
+    done, total = Counter[str](), tables.rows("pool")
+    for pieces in spread(ask, _shards(tables, judges, settled, spread.places) if judges else []):
+        for piece in pieces:
+            done.update(piece.to_pylist()[0])
+            output.progress(done["pairs"], total, "asking on the cluster")
+    return done["asked"]
+
+
+def ask(shard: Asking) -> Pieces:
+    """Ask for what the ledger lacks of a shard, block by block; the result counts its pairs, and those asked for."""
+    ledger = Ledger(shard.cache.root)
+    judges = [LedgerJudge(one.source(shard.cache), ledger, one.tries()) for one in shard.judges]
+    panel, pairs = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5)), 0
+    with Background() as background:
+        try:
+            _ = panel.member_ids  # a server may be asked for them: not in the calls' own thread
+            for tenant, first, last in shard.blocks:
+                with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as found:
+                    for block in found.blocks(first, last):
+                        background.run(panel.each(block), lambda: None)
+                        pairs += block.num_rows
+        except LimitReached:  # the stage goes on from here, and knows the whole limit
+            pass
+    yield pa.table({"pairs": [pairs], "asked": [sum(judge.asked for judge in judges)]})
+
+
+def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[Asking]:
+    blocks = tables.sql(_BLOCKS).to_pylist()
+    most = min((one.workers for one in judges if one.workers), default=places)
+    count = min(len(blocks), SHARDS * places if places <= most else most)
+    ends = [len(blocks) * number // count for number in range(count + 1)] if count else [0]
+    total = sum(one["pairs"] for one in blocks)
+    shards = []
+    for first, last in pairwise(ends):
+        mine = blocks[first:last]
+        share = sum(one["pairs"] for one in mine) / total
+        own = tuple(one.portion(cache, share, min(places, count)) for one in judges)
+        shards.append(Asking(tables, _ranges(mine), own, cache))
+    return shards
+
+
+def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
+    """Neighbouring blocks of each tenant as one."""
+    numbers: dict[str, list[int]] = {}
+    for one in blocks:
+        numbers.setdefault(str(one["tenant"]), []).append(int(str(one["block"])))
+    return tuple((tenant, min(some), max(some) + 1) for tenant, some in numbers.items())
