@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,29 +59,63 @@ def labelled(folder: Path, part: str) -> Qrels:
     return [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
 
 
-def side(query: str, *, undivided: bool) -> str:
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def side(query: str, *, undivided: bool, validation: float = VALIDATION) -> str:
     """A query's side, by its id alone; of a collection that is not divided a part is test, thread by thread."""
     key = query.partition("-")[0] if undivided else query
-    drawn = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) / 16**8
+    drawn = int(_hash(key)[:8], 16) / 16**8
     if undivided:
-        return "test" if drawn > 1 - TEST else "validation" if drawn < VALIDATION else "train"
-    return "validation" if drawn < VALIDATION else "train"
+        return "test" if drawn > 1 - TEST else "validation" if drawn < validation else "train"
+    return "validation" if drawn < validation else "train"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A collection as it is trained on.
+
+    Attributes:
+        documents: id, title and text.
+        texts: of queries, by id.
+        sides: of those that are judged.
+        qrels: their judgments.
+    """
+
+    documents: list[tuple[str, str, str]]
+    texts: dict[str, str]
+    sides: dict[str, str]
+    qrels: Qrels
+
+
+def given_by(folder: Path, validation: float = VALIDATION) -> Given:
+    """A collection, of whose queries to learn from a share is chosen by."""
+    documents = [(row["_id"], row.get("title", ""), row["text"]) for row in read_jsonl(folder / "corpus.jsonl")]
+    undivided = not (folder / "qrels" / "train.tsv").exists()
+    qrels = labelled(folder, "test") + ([] if undivided else labelled(folder, "train"))
+    tested = set() if undivided else {query for query, _, _ in labelled(folder, "test")}
+    sides = {
+        query: "test" if query in tested else side(query, undivided=undivided, validation=validation)
+        for query, _, _ in qrels
+    }
+    texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
+    return Given(documents, texts, sides, qrels)
 
 
 def run_of(folder: Path, root: Path, least: int) -> Run:
     """A run with the collection's documents as chunks and its labels as qrels and triplets."""
-    run = Run(str(root))
-    documents = [(row["_id"], row.get("title", ""), row["text"]) for row in read_jsonl(folder / "corpus.jsonl")]
+    return run_with(root, given_by(folder), least)
+
+
+def run_with(root: Path, given: Given, least: int) -> Run:
+    """A run by hand; labels of the grade `least` and more are learned from."""
+    run, documents, texts, sides, qrels = Run(str(root)), given.documents, given.texts, given.sides, given.qrels
     hashes = [hashlib.sha256("\0".join([title, "", text]).encode()).hexdigest()[:32] for _, title, text in documents]
     n, ids = len(documents), [name for name, _, _ in documents]
     chunk = {"chunk_id": ids, "doc_id": ids, "title": [title for _, title, _ in documents], "content_hash": hashes}
     places = {"position": [0] * n, "start": [0] * n, "end": [len(text) for *_, text in documents]}
     _put(run, "chunks", chunk | places | {"text": [text for *_, text in documents]})
-    undivided = not (folder / "qrels" / "train.tsv").exists()
-    qrels = labelled(folder, "test") + ([] if undivided else labelled(folder, "train"))
-    tested = set() if undivided else {query for query, _, _ in labelled(folder, "test")}
-    sides = {query: "test" if query in tested else side(query, undivided=undivided) for query, _, _ in qrels}
-    texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
     names = sorted(sides)
     about = {"n_words": [1], "language": ["en"], "language_score": [1.0], "n_represented": [1]}
     query = {"query_id": names, "text": [texts[one] for one in names], "split": [sides[one] for one in names]}

@@ -7,6 +7,7 @@ from typing import Any
 from darklode.flows import tools
 from darklode.flows.build_benchmark import embed_and_search
 from darklode.flows.executor import executor
+from darklode.flows.jobs import write_report
 from darklode.flows.runs import GENERATED, note, noted, record, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -30,6 +31,9 @@ from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import Settings
+
+STAGES = (TEXTS, WRITE, SIEVE, SEARCH, ROUND_TRIP, JUDGE, LABEL, TRIPLETS_STAGE, OUTCOME)
+"""In data order."""
 
 
 def generate_queries(source: str, out: str, settings: dict[str, Any] | None = None) -> str:
@@ -61,6 +65,7 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
         run.store.write("views.sql", views_sql(run).encode())
         text = card(run, chosen, source)
         run.store.write("README.md", text)
+        write_report(run)
         executor().show(run, text.decode)
     return f"{told(run)}."
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from darklode.flows.runs import ADAPTED, LAWS, SETTINGS, Recorded, noted, recorded
+from darklode.flows.runs import ADAPTED, GENERATED, LAWS, SETTINGS, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.schemas.settings import Settings
 
@@ -19,7 +19,7 @@ def steps_of(run: Run, made: Recorded) -> list[Step]:
 
 
 def write_report(run: Run) -> str:
-    """Write the page on a run, on an adapted encoder or on laws, complete or not; returns where it lies.
+    """Write the page on a run, an adapted encoder, generated queries or laws, complete or not; returns where it lies.
 
     Raises:
         ArtifactError: the folder holds none of them.
@@ -28,7 +28,8 @@ def write_report(run: Run) -> str:
     from darklode.pipeline.report.source import source
 
     made = noted(run)
-    settings, stages = _adapted(run) if ADAPTED in made else _laws(run) if LAWS in made else _made(run)
+    kinds = {ADAPTED: _adapted, GENERATED: _generated, LAWS: _laws}
+    settings, stages = next((of for kind, of in kinds.items() if kind in made), _made)(run)
     with source(run, settings, stages) as given:
         run.store.write(FILE, page(given))
     return f"{run.store.url}/{FILE}"
@@ -60,3 +61,9 @@ def _laws(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     from darklode.pipeline.laws.fit import FIT
 
     return recorded_settings(run.store.read(SETTINGS) or b"{}"), {FIT.name: True}
+
+
+def _generated(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+    from darklode.flows.generate_queries import STAGES
+
+    return recorded(run).settings, {stage.name: True for stage in STAGES}

@@ -11,14 +11,16 @@ from darklode.flows.adapt_encoder import base_of, pairs_step
 from darklode.flows.executor import executor
 from darklode.flows.fit_laws import laws_folder
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import LAWS, SETTINGS, note, recorded
+from darklode.flows.runs import GENERATED, LAWS, SETTINGS, note, noted, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.laws.fit import FIT, laws
 from darklode.pipeline.laws.page import PAGE, page, told
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.vectors import Base
+from darklode.schemas.laws import OWN_SOURCES
 from darklode.schemas.settings import Settings
 
 
@@ -64,6 +66,26 @@ def steps(base: Base, settings: Settings) -> list[Step]:
     given = settings.adapt.but("tenant", "sources", "min_probability", "judge_holes")
     return [
         pairs_step(base, settings),
-        Step(GRID, call(grid, given, base, settings.laws, seed=settings.seed)),
+        Step(
+            GRID,
+            call(grid, given, base, settings.laws, seed=settings.seed),
+            lambda: _generated(settings),
+        ),
         Step(FIT, call(laws, seed=settings.seed)),
     ]
+
+
+def _generated(settings: Settings) -> dict[str, str]:
+    """Identifies the sources that are folders of generated queries.
+
+    Raises:
+        SettingsError: one is neither that nor a source of the run's own.
+    """
+    from darklode.pipeline.train.generated import generated_in
+
+    found = generated_in(settings.laws)
+    for name, one in found.items():
+        if GENERATED not in noted(one.run):
+            said = f"{name} is none of {', '.join(OWN_SOURCES)}, and no folder of `darklode generate`"
+            raise SettingsError(f"laws.sources: {said}")
+    return {f"queries of {name}": one.content() for name, one in found.items()}

@@ -21,6 +21,21 @@ GENERATION_TEXTS = Table(
     ),
 )
 
+GENERATION_DOCUMENTS = Table(
+    "generation_documents",
+    ("tenant", "doc_id"),
+    "the run's documents, and which of them no real query reached",
+    pa.schema(
+        [
+            TENANT,
+            field("doc_id", pa.string(), "the run's"),
+            field("title", pa.string(), "of one of its texts", null=True),
+            field("texts", pa.int64(), "that it has"),
+            field("reached", pa.bool_(), "whether a real query has a positive in it"),
+        ]
+    ),
+)
+
 REAL_QUERIES = Table(
     "real_queries",
     ("tenant", "query_id"),
@@ -98,11 +113,34 @@ GENERATION_CHECK = Table(
     ),
 )
 
+GENERATION_CLUSTERS = Table(
+    "generation_clusters",
+    ("tenant", "group"),
+    "clusters of real train queries, and whether generated ones ask for the like; of 5,000 queries of each at most",
+    pa.schema(
+        [
+            TENANT,
+            field("group", pa.string(), "the cluster"),
+            field("queries", pa.int64(), "real ones of it that were compared"),
+            field("query_id", pa.string(), "the generated query that is nearest to one of them", null=True),
+            field("similarity", pa.float64(), "how near: cosine of letters, 0 to 1; null: nothing is kept", null=True),
+            field(
+                "covered",
+                pa.bool_(),
+                "whether that is as near as real ones of other clusters usually are; null: there is no other",
+                null=True,
+            ),
+        ]
+    ),
+)
+
 GENERATION_TABLES = (
     GENERATION_TEXTS,
+    GENERATION_DOCUMENTS,
     REAL_QUERIES,
     WRITTEN_QUERIES,
     SIEVED_QUERIES,
     GENERATED_QUERIES,
     GENERATION_CHECK,
+    GENERATION_CLUSTERS,
 )

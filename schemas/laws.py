@@ -1,12 +1,14 @@
 """The settings of `laws run`: on which amounts of labels, whose, and how often it trains."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from darklode.schemas.places import Place
 from darklode.schemas.section import Bound, Section
 
-LabelSource = Literal["labels", "bm25", "ict", "shuffled"]
+OWN_SOURCES = ("labels", "bm25", "ict", "shuffled")
+"""Those that a run has by itself."""
 
 
 class LawSettings(Section):
@@ -16,10 +18,10 @@ class LawSettings(Section):
         (),
         description="labelled queries to learn from; 0: the encoder itself; empty: all, and up to six halves of them",
     )
-    sources: Bound[tuple[LabelSource, ...]] = Field(
+    sources: Annotated[Bound[tuple[str, ...]], Place(or_name=True, names=OWN_SOURCES)] = Field(
         ("labels",),
         min_length=1,
-        description="whose labels: the run's own, BM25's first text, a sentence of a text that asks for it (ict), and "
-        "as a control the run's own at other queries (shuffled)",
+        description="whose labels: the run's own, BM25's first text, a sentence of a text that asks for it (ict), as a "
+        "control the run's own at other queries (shuffled), or a folder of `darklode generate`",
     )
     seeds: Bound[int] = Field(3, gt=0, description="how often each size is drawn and trained")

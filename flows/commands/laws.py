@@ -61,7 +61,10 @@ def run(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="labels, bm25, ict or shuffled; may be given again; sets laws.sources."),
+        typer.Option(
+            metavar="NAME",
+            help="labels, bm25, ict, shuffled, or a folder of generated queries; again for more; sets laws.sources.",
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.seeds.")] = None,
     config: ConfigOption = None,

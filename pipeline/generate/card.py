@@ -7,7 +7,6 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.generate.outcome import OUTCOME
-from darklode.pipeline.generate.texts import TEXTS
 from darklode.schemas.settings import Settings
 
 READING = """\
@@ -19,6 +18,10 @@ KEPT = "SELECT tenant, count(*) FILTER (kept) AS kept, count(*) AS written FROM 
 REASONS = """
     SELECT coalesce(reason, 'kept') AS outcome, count(*) AS queries FROM generated_queries
     GROUP BY outcome ORDER BY queries DESC, outcome
+"""
+REACHED = """
+    SELECT tenant, count(*) AS documents, count(*) FILTER (reached) AS reached
+    FROM generation_documents GROUP BY tenant ORDER BY tenant
 """
 SOME = """
     SELECT text AS query, chunk_id AS text FROM generated_queries WHERE kept
@@ -36,8 +39,6 @@ def card(run: Run, settings: Settings, source: str) -> bytes:
         source: the run that the texts are of.
     """
     tables = run.tables(OUTCOME.writes[0])
-    made = run.manifest(OUTCOME)
-    assert made is not None
     sections = [
         ("Outcomes", outcomes(run), ""),
         ("Documents that no query reached", coverage(run), ""),
@@ -55,9 +56,7 @@ def outcomes(run: Run) -> pa.Table:
 
 def coverage(run: Run) -> pa.Table:
     """Documents, and those that a real query reached, by tenant."""
-    made = run.manifest(TEXTS)
-    assert made is not None
-    return pa.Table.from_pylist([{"tenant": tenant, **counts} for tenant, counts in made.facts["documents"].items()])
+    return run.tables("generation_documents").sql(REACHED)
 
 
 def told(run: Run) -> str:

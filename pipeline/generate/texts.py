@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.sources import Source
-from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES
+from darklode.schemas.generation_tables import GENERATION_DOCUMENTS, GENERATION_TEXTS, REAL_QUERIES
 from darklode.schemas.tables import TABLES
 
-TEXTS = Stage("generation_texts", 1, (), ("chunks", REAL_QUERIES.name, GENERATION_TEXTS.name))
+TEXTS = Stage(
+    "generation_texts", 2, (), ("chunks", REAL_QUERIES.name, GENERATION_DOCUMENTS.name, GENERATION_TEXTS.name)
+)
 
 # One text of each document that no query reached, then a second one, and so on; a copy of a text is asked for once.
 CHOSEN = """
@@ -30,9 +32,9 @@ CHOSEN = """
 """
 
 DOCUMENTS = """
-    SELECT count(DISTINCT doc_id) AS documents,
-           count(DISTINCT doc_id) FILTER (chunk_id IN (SELECT text_id FROM labels WHERE relevance > 0)) AS reached
-    FROM chunks WHERE tenant = $tenant
+    SELECT CAST($tenant AS VARCHAR) AS tenant, doc_id, min(title) AS title, count(*) AS texts,
+           bool_or(chunk_id IN (SELECT text_id FROM labels WHERE relevance > 0)) AS reached
+    FROM chunks WHERE tenant = $tenant GROUP BY doc_id ORDER BY doc_id
 """
 
 
@@ -41,15 +43,13 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
 
     Args:
         source: a build, or a mined run.
-        output: takes `chunks` as the run has them, `real_queries` and `generation_texts`; its facts count documents,
-            and those that a query reached, by tenant.
+        output: takes `chunks` as the run has them, `real_queries`, `generation_documents` and `generation_texts`.
         most: texts of a tenant.
         seed: of the draw.
 
     Raises:
         ArtifactError: the run has no triplets: who asks like its users is not known.
     """
-    counts, chosen = {}, 0
     tenants = source.tenants()
     if not tenants:
         raise ArtifactError("the run has no triplets, so that nobody knows how its users ask; build or mine it first")
@@ -59,21 +59,16 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
         asked = source.queries(tenant)
         named = asked.append_column("tenant", pa.repeat(tenant, asked.num_rows))
         output.write(REAL_QUERIES.name, named.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
-    written = output.so_far("chunks")
+    written, chosen = output.so_far("chunks"), 0
     for tenant in tenants:
-        found, counts[tenant] = _chosen(written, source, tenant, most, seed)
+        with written.connect() as connection:
+            connection.register("labels", source.labels(tenant, (), 0.0))
+            known = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
+            given = {"tenant": tenant, "seed": str(seed), "texts": most}
+            found = connection.sql(CHOSEN, params=given).to_arrow_table()
         chosen += found.num_rows
+        output.write(GENERATION_DOCUMENTS.name, known.cast(GENERATION_DOCUMENTS.schema))
         output.write(GENERATION_TEXTS.name, found.cast(GENERATION_TEXTS.schema))
-    output.facts["documents"] = counts
     total = written.rows("chunks")
     left = {"not drawn": total - chosen} if total > chosen else {}
     output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, left))
-
-
-def _chosen(written: Tables, source: Source, tenant: str, most: int, seed: int) -> tuple[pa.Table, dict[str, int]]:
-    with written.connect() as connection:
-        connection.register("labels", source.labels(tenant, (), 0.0))
-        given = {"tenant": tenant, "seed": str(seed), "texts": most}
-        found = connection.sql(CHOSEN, params=given).to_arrow_table()
-        counts = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table().to_pylist()[0]
-    return found, counts

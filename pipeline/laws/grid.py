@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +18,21 @@ from darklode.pipeline.laws.entropy import Drawn, drawn
 from darklode.pipeline.laws.points import ENTROPY, POINTS
 from darklode.pipeline.train.choice import ENOUGH, Reached, most, preference, reach
 from darklode.pipeline.train.contest import READS
+from darklode.pipeline.train.generated import Generated, generated_in
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.rivals import BM25, CLOZE, SHUFFLED, Words, rivals
 from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.law_tables import LAW_POINTS
-from darklode.schemas.laws import LawSettings
+from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base, Floats, Ints
+    from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
 
-GRID = replace(POINTS, reads=READS)
+GRID = replace(POINTS, version=2, reads=READS)
 """Points, trained instead of read."""
 
-SOURCES = {"labels": "", "bm25": BM25, "ict": CLOZE, "shuffled": SHUFFLED}
+SOURCES = dict(zip(OWN_SOURCES, ("", BM25, CLOZE, SHUFFLED), strict=True))
 """Where labels come from: the run's own, BM25's first text, a text's own sentence, and nobody (the control)."""
 
 MEASURES = ("nDCG@10", "R@1000")
@@ -52,7 +55,8 @@ def grid(
 
     A size is so many of the queries to learn from, in an order of whole clusters that the cell's seed draws: a larger
     size holds the smaller ones of its seed. Training is stopped on validation, or with fewer than 100 validation
-    queries goes to its last step at the only learning rate named. The best is kept, step 0 included.
+    queries goes to its last step at the only learning rate named. The best is kept, step 0 included. No source teaches
+    a text that answers a query that is measured.
 
     Args:
         tables: those of `adaptation_pairs`.
@@ -69,28 +73,52 @@ def grid(
     frozen = base.open(tables)
     task = Task.of(tables, frozen, same_document=settings.same_document)
     asked = _test(tables, frozen)
-    wanted = list(cells.sizes) or default_sizes(len(task.train))
-    if max(wanted) > len(task.train):
-        raise SettingsError(f"size {max(wanted)}: there are {len(task.train)} queries to learn from")
+    if max(cells.sizes, default=0) > len(task.train):
+        raise SettingsError(f"size {max(cells.sizes)}: there are {len(task.train)} queries to learn from")
     if len(task.validation) < ENOUGH and len(method_of(settings, base).tried) > 1:
         said = f"{len(task.validation)} validation queries choose no setting ({ENOUGH} do)"
         raise SettingsError(f"{said}: --set adapt.learning_rates=[0.0001]")
-    basis = key_of(*(tables.content(name) for name in READS), base.identity)
+    basis = key_of(*(tables.content(name) for name in READS), base.identity, seed)
     bench = _Bench.of(task, asked, settings, base, seed)
-    every = {one.name: one for one in rivals(settings, [settings.method], Words(base, frozen))}
-    for source in cells.sources:
-        rival = every[settings.method + SOURCES[source]]
-        for number in range(cells.seeds):
-            taught = rival.labels(task, number)
-            for size in wanted:
-                with output.unit(f"{source}, {size}, seed {number}", key_of(basis, seed)) as unit:
-                    if not unit.done:
-                        bench.cell(output, taught, (source, size, number))
-    output.count(
-        FunnelStep(
-            POINTS.name, "cells", len(wanted) * len(cells.sources) * cells.seeds, "points", output.rows(POINTS.name)
-        )
-    )
+    generated = generated_in(cells)
+    teachers, count = _teachers(frozen, settings, base, generated), 0
+    for source, number in product(cells.sources, range(cells.seeds)):
+        taught = _apart(teachers[source](task, number), bench.pairs.position)
+        wanted = _sizes(cells, source, len(taught.train))
+        count += len(wanted)
+        own = key_of(basis, generated[source].content()) if source in generated else basis
+        for size in wanted:
+            with output.unit(f"{source}, {size}, seed {number}", own) as unit:
+                if not unit.done:
+                    bench.cell(output, taught, (source, size, number))
+    output.count(FunnelStep(POINTS.name, "cells", count, "points", output.rows(POINTS.name)))
+
+
+def _teachers(
+    frozen: Frozen, settings: AdaptSettings, base: Base, generated: Mapping[str, Generated]
+) -> dict[str, Callable[[Task, int], Task]]:
+    """What teaches the labels of each source, for a seed."""
+    every = {one.name: one.labels for one in rivals(settings, [settings.method], Words(base, frozen))}
+    own = {source: every[settings.method + name] for source, name in SOURCES.items()}
+    return own | {name: one.taught for name, one in generated.items()}
+
+
+def _apart(task: Task, held: Ints) -> Task:
+    """The task without the queries that teach one of these positions."""
+    teaches = np.zeros(len(task.train), bool)
+    teaches[task.pair_query[np.isin(task.pair_position, held)]] = True
+    return task.learning_from(np.flatnonzero(~teaches))
+
+
+def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
+    """Of a source.
+
+    Raises:
+        SettingsError: it has fewer queries.
+    """
+    if max(cells.sizes, default=0) > queries:
+        raise SettingsError(f"size {max(cells.sizes)}: there are {queries} queries to learn from by {source}")
+    return list(cells.sizes) or default_sizes(queries)
 
 
 def prefix(train: Questions, size: int, seed: int) -> Ints:
@@ -101,7 +129,7 @@ def prefix(train: Questions, size: int, seed: int) -> Ints:
     return np.sort(np.lexsort((np.arange(n), turn[group]))[:size])
 
 
-def _test(tables: Tables, frozen: Any) -> Questions:
+def _test(tables: Tables, frozen: Frozen) -> Questions:
     """The test queries of whose positives none is learned from; all of them, where each shares one."""
     asked = Questions.of(tables, frozen, "test")
     rows = tables.read("adaptation_queries", ["query_id", "shares_positive"])

@@ -58,6 +58,16 @@ DISTILLED = {
     "unseen queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'unseen'",
     "trials": "SELECT count(*) AS n FROM distillation_trials",
 }
+GENERATED = {
+    "documents": "SELECT count(*) AS n FROM generation_documents",
+    "texts written for": "SELECT count(*) AS n FROM generation_texts",
+    "queries written": "SELECT count(*) AS n FROM written_queries WHERE text IS NOT NULL",
+    "queries kept": "SELECT count(*) FILTER (kept) AS n FROM generated_queries",
+}
+GENERATED_CAVEATS = (
+    "Nobody asked these queries: all are of the train split. What a model gains by them counts on real queries alone.",
+    "Where one language model writes and judges, its verdict is no second opinion.",
+)
 LAWS = {
     "encoders trained": "SELECT count(DISTINCT (source, size, parameters, seed)) AS n FROM law_points WHERE size > 0",
     "laws": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
@@ -111,6 +121,8 @@ def header(source: Source) -> PageHeader:
 def _kind(source: Source) -> str:
     if source.laws:
         return "Laws of labels"
+    if source.generated:
+        return "Generated queries"
     if source.adapted:
         return f"Query encoder {source.adapted}"
     return "Triplets mined from a search log" if source.mined else "Judged benchmark and triplets"
@@ -121,9 +133,9 @@ def _time(iso: str) -> str:
 
 
 def _sizes(source: Source) -> Iterator[tuple[str, str]]:
-    if source.adapted or source.laws:
-        told = DISTILLED if "tower_queries" in source.written else ADAPTED
-        for what, asked in (LAWS if source.laws else told).items():
+    counted = _counted(source)
+    if counted:
+        for what, asked in counted.items():
             yield what, number(source.tables.sql(asked)["n"][0].as_py())
         return
     for table, what in (MINED if source.mined else BUILT).items():
@@ -131,6 +143,17 @@ def _sizes(source: Source) -> Iterator[tuple[str, str]]:
             if table == "triplets" and "qrels" in source.written:
                 yield "positives", number(source.tables.sql(POSITIVES)["n"][0].as_py())
             yield what, number(source.tables.rows(table))
+
+
+def _counted(source: Source) -> dict[str, str]:
+    """What is told of a folder that is no run."""
+    if source.laws:
+        return LAWS
+    if source.generated:
+        return GENERATED
+    if source.adapted:
+        return DISTILLED if "tower_queries" in source.written else ADAPTED
+    return {}
 
 
 def _warnings(source: Source, weak: Sequence[str]) -> Iterator[Notice]:
@@ -162,6 +185,8 @@ def _caveats(source: Source) -> list[str]:
     """They speak of finished labels or triplets only."""
     if source.adapted:
         return [*ADAPTED_CAVEATS] if "adapter_verdict" in source.written else []
+    if source.generated:
+        return [*GENERATED_CAVEATS] if "generated_queries" in source.written else []
     if source.mined:
         return mined_caveats(source.tables) if "mined_triplets" in source.manifests else []
     return caveats(source.tables, source.settings) if "label" in source.manifests else []

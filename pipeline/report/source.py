@@ -28,6 +28,7 @@ class Source:
         mined: whether it is made from a search log.
         adapted: what a query encoder was adapted or distilled from, in words; empty of a run.
         laws: whether it is what `darklode laws` found.
+        generated: whether it is queries that `darklode generate` wrote.
         units: units on disk of stages that are not complete, by stage.
         stages: of the job that makes the run, in data order, and whether the settings ask for each.
     """
@@ -40,6 +41,7 @@ class Source:
     mined: bool
     adapted: str
     laws: bool
+    generated: bool
     units: dict[str, int]
     stages: Mapping[str, bool]
 
@@ -71,6 +73,7 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
             mined,
             adapted,
             "laws" in noted,
+            "generated" in noted,
             {name: count for name, count in units.items() if count and name not in manifests},
             stages,
         )

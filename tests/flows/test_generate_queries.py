@@ -8,13 +8,16 @@ from darklode.flows import build_benchmark
 from darklode.flows.adapt_encoder import pairs_step
 from darklode.flows.config import load_settings
 from darklode.flows.generate_queries import generate_queries
+from darklode.flows.jobs import write_report
 from darklode.flows.runs import recorded
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.generate.likeness import COVERED
 from darklode.pipeline.prepare.split import SPLIT
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import base_for, build_to_adapt
+from helpers.report_runs import figures, parsed, rows_of, text_of
 from helpers.runs import put
 
 # Its words are of no language.
@@ -54,6 +57,28 @@ def test_what_is_kept_has_triplets_of_its_own_source_and_all_is_of_the_train_spl
     assert kept.equals(tables.sql("SELECT query_id, positive_id AS chunk_id FROM triplets ORDER BY query_id"))
     page = (root / "out" / "README.md").read_text()
     assert all(title in page for title in ("## Outcomes", "## Documents that no query reached", "## Like real queries"))
+
+
+def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(root: Path) -> None:
+    page = parsed((root / "out" / "report.html").read_bytes())
+    assert "Generated queries" in text_of(page)
+    assert [key for key in figures(page) if key.startswith("generated-")] == [
+        "generated-outcomes",
+        "generated-likeness",
+        "generated-clusters",
+        "generated-reached",
+        "generated-never",
+    ]
+    assert COVERED in [row["measure"] for row in rows_of(page, "generated-likeness")]
+    (reached,) = rows_of(page, "generated-reached")
+    never = int(reached["never reached"])
+    assert never == int(reached["documents"]) - int(reached["reached by a real query"]) > 0
+    tables = Run(str(root / "out")).tables()
+    (row,) = tables.sql("SELECT count(*) FILTER (NOT reached) AS never FROM generation_documents").to_pylist()
+    assert row["never"] == never
+    before = (root / "out" / "report.html").read_bytes()
+    write_report(Run(str(root / "out")))
+    assert (root / "out" / "report.html").read_bytes() == before
 
 
 def test_again_it_does_nothing_and_says_the_same(root: Path) -> None:

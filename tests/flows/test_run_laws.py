@@ -9,12 +9,21 @@ from typer.testing import CliRunner
 from darklode.flows import launch, run_laws
 from darklode.flows.cli import app
 from darklode.flows.plan_laws import plan_laws
-from darklode.flows.runs import LAWS, note, recorded
+from darklode.flows.runs import GENERATED, LAWS, note, recorded
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.laws.plan import Wanted
 from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
 from helpers.adapted import build_to_adapt, model_in
+from helpers.runs import put
+
+QUERIES = """
+    SELECT tenant, chunk_id AS triplet_id, 'generated-' || chunk_id AS query_id, text AS query, chunk_id AS positive_id,
+           '' AS positive, CAST([] AS VARCHAR[]) AS negative_ids, CAST([] AS VARCHAR[]) AS negatives,
+           CAST([] AS FLOAT[]) AS negative_scores, 'generated' AS source, 'train' AS split
+    FROM chunks WHERE chunk_id LIKE '%#1' ORDER BY chunk_id
+"""
 
 
 def test_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,17 +43,32 @@ def test_a_folder_of_laws_is_no_run(tmp_path: Path) -> None:
         recorded(run)
 
 
+def generated(source: Run, folder: Path) -> str:
+    """A folder as `darklode generate` leaves it: a query for each text that is judged not to answer its own."""
+    made = Run(str(folder))
+    note(made, {GENERATED: source.store.url})
+    chunks = source.tables("chunks").read("chunks")
+    put(made, "chunks", chunks)
+    rows = made.tables("chunks").sql(QUERIES)
+    put(made, "triplets", TABLES["triplets"].rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+    return made.store.url
+
+
 def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     source = build_to_adapt(tmp_path / "run")
     model_in(tmp_path)
     adapt = {"method": "linear", "steps": 5, "learning_rates": [1e-3], "start": "base", "batch": 8}
-    settings = {"adapt": adapt, "laws": {"sizes": [10, 20, 40], "seeds": 1}}
+    settings: dict[str, Any] = {"adapt": adapt, "laws": {"sizes": [10, 20, 40], "seeds": 1}}
     with pytest.raises(SettingsError, match="there are 39 queries"):
         run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
-    settings["laws"] = {"sizes": [10, 20, 39], "seeds": 1}
+    settings["laws"] = {"sources": ["people"]}
+    with pytest.raises(SettingsError, match="people is none of labels, bm25"):
+        run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
+    made = generated(source, tmp_path / "made")
+    settings["laws"] = {"sizes": [10, 20, 30], "seeds": 1, "sources": ["labels", made]}
     said = run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
-    assert said.count("labels: ") == 3
+    assert said.count("labels: ") == said.count(f"{made}: ") == 3
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()
     plans, spent = plan_laws(str(tmp_path / "laws"), Wanted(budget=10, per_label=1))
     assert {row["measure"] for row in plans} == {"contrastive_entropy", "nDCG@10", "R@1000"}

@@ -7,18 +7,16 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.generate.card import card, told
 from darklode.pipeline.generate.outcome import OUTCOME
-from darklode.pipeline.generate.texts import TEXTS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
+from helpers.runs import put
 
 
 def made(folder: Path) -> Run:
     run = Run(str(folder))
 
-    def texts(_tables: object, output: object) -> None:
-        output.facts["documents"] = {"t": {"documents": 5, "reached": 2}}  # type: ignore[attr-defined]
-
-    run.execute(run.plan(Stage(TEXTS.name, 1, (), TEXTS.writes), {}), texts)
+    documents = [{"tenant": "t", "doc_id": str(n), "title": None, "texts": 1, "reached": n < 2} for n in range(5)]
+    put(run, "generation_documents", pa.Table.from_pylist(documents, TABLES["generation_documents"].schema))
     row = {
         "tenant": "t",
         "chunk_id": "c|<b>",

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.outcome import OUTCOME, TOLD_APART, compared, outcome, told_apart
+from darklode.pipeline.generate.likeness import COVERED
+from darklode.pipeline.generate.outcome import OUTCOME, outcome
 from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
@@ -23,7 +24,8 @@ def run(tmp_path: Path) -> Run:
     def given(name: str, rows: list[dict[str, object]]) -> None:
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
 
-    given("real_queries", [])
+    real = {"tenant": "t", "text": "how", "split": "train"}
+    given("real_queries", [real | {"query_id": one, "group": one} for one in ("one", "other")])
     given("written_queries", [ONE | {"query_id": one, "chunk_id": f"of {one}"} for one in WRITTEN])
     given(
         "sieved_queries",
@@ -68,25 +70,8 @@ def test_each_query_has_an_end_and_a_reason(run: Run) -> None:
     }
 
 
-ALIKE = [f"how to {verb} the {thing}" for verb in ("reset", "renew", "open", "close", "find") for thing in "abcdefgh"]
-
-
-def test_what_is_alike_cannot_be_told_apart() -> None:
-    halves = [[one for place, one in enumerate(ALIKE) if (place + place // 8) % 2 == odd] for odd in (0, 1)]
-    same = told_apart(*halves, 1)
-    other = told_apart(halves[0], [f"please {one} now" for one in halves[1]], 1)
-    assert same is not None
-    assert other is not None
-    assert same < 0.7 < 0.95 < other
-    assert told_apart(ALIKE[:5], ALIKE, 1) is None, "too few to say"
-
-
-def test_lengths_and_questions_are_compared() -> None:
-    rows = compared(pa.chunked_array([["a b", "how a"]]), pa.chunked_array([["a b c", "a b c d?"]]), 1)
-    found = {row["measure"]: (row["real"], row["generated"]) for row in rows}
-    assert found["queries"] == (2.0, 2.0)
-    assert found["words, percentile 50"] == (2.0, 3.5)
-    assert found["share that asks (how, what, …, ?)"] == (0.5, 0.5)
-    assert found[TOLD_APART] == (None, None)
-    nothing = compared(pa.chunked_array([["a b"]]), pa.chunked_array([pa.array([], pa.string())]), 1)
-    assert nothing[1]["generated"] is None
+def test_what_is_kept_is_held_against_real_queries(run: Run) -> None:
+    assert [row["covered"] for row in read(run, "generation_clusters")] == [True, True]
+    check = {row["measure"]: (row["real"], row["generated"]) for row in read(run, "generation_check")}
+    assert check["queries"] == (2.0, 1.0)
+    assert check[COVERED] == (1.0, 1.0)

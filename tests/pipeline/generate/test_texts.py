@@ -51,9 +51,10 @@ def test_the_run_is_copied_and_counted(tmp_path: Path, source: Source) -> None:
     run = Run(str(tmp_path))
     own = source.run.tables("chunks").read("chunks").sort_by("chunk_id")
     assert run.tables("chunks").read("chunks").equals(own)
-    manifest = run.manifest(TEXTS)
-    assert manifest is not None
-    assert manifest.facts["documents"] == {TENANT: {"documents": 4, "reached": 1}}
+    documents = read(run, "generation_documents")
+    assert [row["tenant"] for row in documents] == [TENANT] * 4
+    assert sum(row["texts"] for row in documents) == own.num_rows  # type: ignore[misc]
+    assert [row["reached"] for row in documents].count(True) == 1
     splits = {str(row["split"]) for row in read(run, "real_queries")}
     assert splits == {"train", "validation", "test"}
 

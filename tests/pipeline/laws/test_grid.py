@@ -10,7 +10,8 @@ import pytest
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.laws.grid import GRID, default_sizes, prefix
+from darklode.pipeline.laws.grid import GRID, _apart, default_sizes, prefix
+from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from helpers.adapted import SIDES, base_for, build_to_adapt, settings_for
@@ -42,6 +43,19 @@ def test_a_larger_size_holds_the_smaller_ones_and_clusters_come_whole() -> None:
 def test_sizes_are_all_queries_and_their_halves() -> None:
     assert default_sizes(5036) == [78, 157, 314, 629, 1259, 2518, 5036]
     assert default_sizes(40) == [20, 40]
+
+
+def test_no_source_teaches_a_text_that_answers_a_measured_query() -> None:
+    n, none = 4, np.empty(0, np.int64)
+    texts = [f"q{number}" for number in range(n)]
+    labels = pa.table({"query_id": pa.array([], pa.string())})
+    train = Questions(pa.array(texts), np.zeros((n, 2), np.float32), np.zeros(n, np.int32), labels, texts)
+    query, position = np.array([0, 1, 1, 2, 3]), np.array([5, 6, 7, 8, 9])
+    frozen: Any = SimpleNamespace()
+    task = Task(frozen, train, train, query, position, Labels.of(query, position, 10), Labels(none, 10), None)
+    left = _apart(task, np.array([7, 9, 9]))
+    assert left.train.texts == ["q0", "q2"]
+    assert left.pair_position.tolist() == [5, 8]
 
 
 @pytest.mark.slow

@@ -1,0 +1,153 @@
+"""How generated queries are like real ones: lengths, questions, letters, and which of their clusters they are near."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.segmentation import count_words
+from darklode.schemas.generation_tables import GENERATION_CLUSTERS
+
+Ints = NDArray[np.int64]
+
+ASKING = re.compile(r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE)
+TOLD_APART = "AUC of telling them apart by letters (.5: not at all)"
+COVERED = "share of the clusters of real queries that have one near"
+LEAST = 20
+"""Queries of each kind that a comparison takes."""
+
+MOST = 5000
+"""Queries of each kind that are compared one with another, at most."""
+
+BLOCK = 500
+FOLDS = 5
+
+
+def compared(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int) -> list[dict[str, Any]]:
+    """Rows of `generation_check`, without the tenant.
+
+    Args:
+        real: texts of train queries.
+        generated: texts of queries that are kept.
+        seed: of the classifier's folds.
+    """
+    rows = [{"measure": "queries", "real": float(len(real)), "generated": float(len(generated))}]
+    for share in (5, 25, 50, 75, 95):
+        each = [float(np.percentile(count_words(one), share)) if len(one) else None for one in (real, generated)]
+        rows.append({"measure": f"words, percentile {share}", "real": each[0], "generated": each[1]})
+    each = [_share(one) for one in (real, generated)]
+    rows.append({"measure": "share that asks (how, what, …, ?)", "real": each[0], "generated": each[1]})
+    told = told_apart(real.to_pylist(), generated.to_pylist(), seed)
+    return [*rows, {"measure": TOLD_APART, "real": None, "generated": told}]
+
+
+def _share(texts: pa.ChunkedArray) -> float | None:
+    return float(np.mean([bool(ASKING.search(text)) for text in texts.to_pylist()])) if len(texts) else None
+
+
+def told_apart(real: list[str], generated: list[str], seed: int) -> float | None:
+    """AUC of a logistic regression on letters that never saw the query; None: too few of either, or of both.
+
+    Args:
+        real: texts.
+        generated: texts.
+        seed: of folds, and of the sample that makes both as many.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+
+    count, draws = min(len(real), len(generated)), np.random.default_rng(seed)
+    if count < LEAST:
+        return None
+    texts = [one[place] for one in (real, generated) for place in np.sort(draws.permutation(len(one))[:count])]
+    right = np.repeat([0, 1], count)
+    model = make_pipeline(_letters(), LogisticRegression(max_iter=1000))
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    said = cross_val_predict(model, texts, right, cv=folds, method="predict_proba")[:, 1]
+    return float(roc_auc_score(right, said))
+
+
+def _letters() -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+
+
+def covered(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa.Table, float | None]:
+    """Which clusters of real queries have a generated one near.
+
+    Near is a cosine of letters' tf-idf from the median of what real queries have with their nearest of another cluster
+    on: as near as one cluster usually lies to the next.
+
+    Args:
+        real: tenant, group and text of a tenant's train queries.
+        generated: query_id and text of its generated queries that are kept.
+        seed: of the sample of either.
+
+    Returns:
+        Rows of `generation_clusters`, and the share of the clusters that have a real query of another one near; None
+        where there are not two, so that nobody knows what is near.
+    """
+    real, generated = _some(real, seed), _some(generated, seed)
+    if not real.num_rows:
+        return GENERATION_CLUSTERS.empty(), None
+    groups = real["group"].combine_chunks().dictionary_encode()
+    number, names = groups.indices.to_numpy(), groups.dictionary
+    model = _letters().fit([*real["text"].to_pylist(), *generated["text"].to_pylist()])
+    asked, made = (model.transform(one["text"].to_pylist()) if len(one) else None for one in (real, generated))
+    best, place = _nearest(asked, made)
+    order = np.lexsort((np.arange(len(best)), -best, number))
+    first = order[np.searchsorted(number[order], np.arange(len(names)))]
+    several, nothing = len(names) > 1, made is None
+    other = _nearest(asked, asked, number)[0] if several else np.empty(0)
+    near = float(np.median(other)) if several else np.nan
+    ids = pa.nulls(len(names), pa.string()) if nothing else generated["query_id"].take(pa.array(place[first]))
+    found = {
+        "tenant": pa.repeat(real["tenant"][0], len(names)),
+        "group": names,
+        "queries": np.bincount(number),
+        "query_id": ids,
+        "similarity": pa.array(best[first], mask=np.full(len(names), nothing)),
+        "covered": pa.array(best[first] >= near, mask=np.full(len(names), not several)),
+    }
+    usual = len(np.unique(number[other >= near])) / len(names) if several else None
+    return GENERATION_CLUSTERS.rows(found), usual
+
+
+def shares(clusters: pa.Table, usual: float | None) -> list[dict[str, Any]]:
+    """The row of `generation_check` on what `covered` found, without the tenant."""
+    known = clusters["covered"].drop_null()
+    share = pc.mean(known.cast(pa.float64())).as_py() if len(known) else None
+    return [{"measure": COVERED, "real": usual, "generated": share}]
+
+
+def _some(rows: pa.Table, seed: int) -> pa.Table:
+    drawn = np.random.default_rng(seed).permutation(rows.num_rows)[:MOST]
+    return rows.take(pa.array(np.sort(drawn)))
+
+
+def _nearest(asked: Any, among: Any, own: Ints | None = None) -> tuple[NDArray[np.float64], Ints]:
+    """The largest cosine of each row with one of `among`, and which: the first of several.
+
+    Args:
+        asked: sparse rows of length 1.
+        among: likewise; None: there is none, and all cosines are 0.
+        own: the cluster of each of both, where a row of its own does not count.
+    """
+    n = asked.shape[0]
+    best, place = np.zeros(n), np.zeros(n, np.int64)
+    for start in range(0, n if among is not None else 0, BLOCK):
+        rows = slice(start, start + BLOCK)
+        scores = (asked[rows] @ among.T).toarray()
+        if own is not None:
+            scores[own[rows, None] == own[None, :]] = -1.0
+        place[rows] = scores.argmax(axis=1)
+        best[rows] = scores.max(axis=1)
+    return best, place

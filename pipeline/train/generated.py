@@ -1,0 +1,65 @@
+"""Queries of `darklode generate` as labels of their own: each asks for the text that it was written for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.task import Questions, Task
+from darklode.schemas.laws import OWN_SOURCES, LawSettings
+
+READS = ("triplets", "chunks")
+
+KEPT = """
+    SELECT DISTINCT t.query_id, t.query, c.content_hash
+    FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id
+    WHERE t.tenant = $1 AND t.split = 'train' ORDER BY t.query_id
+"""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a folder of generated queries teaches.
+
+    Attributes:
+        run: the folder.
+    """
+
+    run: Run
+
+    def content(self) -> str:
+        """Identifies all that is read.
+
+        Raises:
+            ArtifactError: it is not finished.
+        """
+        tables = self.run.tables(*READS)
+        return " ".join(tables.content(name) for name in READS)
+
+    def taught(self, task: Task, _seed: int) -> Task:
+        """The task with these queries alone, in the index that has their texts: texts are known by what they say.
+
+        Raises:
+            ArtifactError: none of them is for a text of the task.
+        """
+        texts = task.frozen.texts
+        asked = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
+        rows = pc.index_in(asked["content_hash"], texts["content_hash"].combine_chunks())
+        asked, there = asked.filter(pc.is_valid(rows)), rows.drop_null().to_numpy().astype(np.int64)
+        if not asked.num_rows:
+            raise ArtifactError(f"{self.run.store.url} holds no query for a text of the runs")
+        said = asked["query"].to_pylist()
+        ids = asked["query_id"].combine_chunks().cast(pa.string())
+        index = texts["index"].to_numpy()[there]
+        train = Questions(ids, task.frozen.encode(said), index, task.train.labels.slice(0, 0), said)
+        return replace(task, train=train).taught(np.arange(len(said)), task.frozen.position_of[there])
+
+
+def generated_in(cells: LawSettings) -> dict[str, Generated]:
+    """The sources of a grid that are folders of generated queries."""
+    return {name: Generated(Run(name)) for name in cells.sources if name not in OWN_SOURCES}
