@@ -74,7 +74,7 @@ def steps(base: Base, settings: Settings) -> list[Step]:
         ),
         Step(TRIPLETS, call(tower_triplets, base.sources, seed=seed), lambda: contents(base), unkeyed=("sources",)),
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
-        Step(TESTED, call(tested, dual.only("method", "nested", "views", "prompt"), lora, base, begins)),
+        Step(TESTED, call(tested, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),

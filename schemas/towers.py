@@ -16,6 +16,12 @@ class DualSettings(Section):
     method: Literal["full", "lora"] = Field(
         "full", description="what learns besides the two projections; LoRA is that of adapt.rank, alpha and targets"
     )
+    layers: int | None = Field(
+        None,
+        gt=0,
+        description="of the encoder's own layers, evenly chosen, that the query tower keeps (ScalingNote's ScalingDoc: "
+        "a small query tower beside the large document tower); null: all",
+    )
     views: Bound[tuple[View, ...]] = Field(
         ("title", "content", "all"),
         min_length=1,

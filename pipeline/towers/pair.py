@@ -62,7 +62,6 @@ class Pair:
 
         settings = self.student.model_copy(update={"dtype": "float32"})
         loaded = load_query_tower(settings, devices(settings.device)[0])
-        if self.model:
-            return Student(projected(loaded, self.queries(["dimensions"]).shape[1]), settings)
-        cut(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
-        return Student(loaded, settings)
+        if not self.model:
+            cut(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
+        return Student(projected(loaded, self.queries(["dimensions"]).shape[1]), settings)

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions
 
 READS = (TOWER_QUERIES.name,)
-DISTIL = Stage("distillation_trials", 1, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
+DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 AHEAD = 1 << 13
 """Queries whose teacher's vectors are asked for together, so that the cache has all before training begins."""
+
+FIRST = 1 << 12
+"""Queries from whose vectors a student's projection begins."""
 
 Row = dict[str, Any]
 
@@ -81,7 +84,9 @@ def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed
         output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, seen)
 
     with steady(seed):
-        course = learn(lesson, settings, rate, lesson.pair.open(), seed, tell)
+        student = lesson.pair.open()
+        student.begin(*lesson.drawn(FIRST, seed))
+        course = learn(lesson, settings, rate, student, seed, tell)
     output.write(DISTILLATION_LOG.name, _log(number, course))
     row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.reached.distance}
     output.write(DISTILLATION_TRIALS.name, pa.Table.from_pylist([row], schema=DISTILLATION_TRIALS.schema))

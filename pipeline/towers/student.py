@@ -1,4 +1,4 @@
-"""What learns: some of the teacher's own layers, or another model with a projection to the index's numbers."""
+"""What learns: some of the teacher's own layers, or another model, with a projection to the index's numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from torch import nn
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.start import mapped
 from darklode.pipeline.train.encoder import Encoder, layers_of
 from darklode.pipeline.train.folder import modules
+from darklode.pipeline.train.weights import Floats
 from darklode.schemas.adaptation import AdaptSettings
 
 
@@ -30,6 +32,21 @@ class Student(Encoder):
                 self.trained[f"{number}.{name}"] = one.requires_grad_(True)
         self._base = self._copies()
 
+    def begin(self, texts: list[str], wanted: Floats) -> None:
+        """Its projection becomes the map of its vectors that is nearest to its teacher's.
+
+        Args:
+            texts: queries that it learns from.
+            wanted: their teacher's unit vectors.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        part = SentenceTransformer(modules=list(self.loaded)[:-1], device=str(self.loaded.device))
+        asked = [self._settings.query_prompt + text for text in texts]
+        given = part.encode(asked, batch_size=self._settings.batch_size, show_progress_bar=False)
+        with torch.no_grad():
+            self.loaded[-1].linear.weight.copy_(torch.from_numpy(mapped(np.asarray(given, np.float32), wanted)))
+
     @property
     def numbers(self) -> int:
         """How many it has, those of the tokens included."""
@@ -43,7 +60,7 @@ def evenly(n: int, of: int) -> list[int]:
         SettingsError: there are not so many.
     """
     if n > of:
-        raise SettingsError(f"towers.layers {n}: the teacher has only {of} layers")
+        raise SettingsError(f"layers {n}: the model has only {of} layers")
     return [int(place) for place in np.linspace(0, of - 1, n).round()]
 
 
@@ -73,7 +90,7 @@ def cut(model: nn.Module, n: int) -> None:
 
 
 def projected(loaded: Any, dimensions: int) -> Any:
-    """A model whose vectors have the index's numbers, by W_stu of ScalingNote, Eq. 14, which begins at random."""
+    """A model whose vectors have the index's numbers, by W_stu of ScalingNote, Eq. 14, at random before `begin`."""
     from sentence_transformers import SentenceTransformer
 
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]

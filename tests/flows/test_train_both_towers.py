@@ -1,5 +1,6 @@
 """train-towers --stage 1 on a whole run: what it leaves, that it stands, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,14 @@ from darklode.pipeline.serve.service import Question
 from darklode.schemas.settings import Settings
 from helpers.adapted import model_in, settings_for
 from helpers.dual import build_with_documents
+from helpers.tiny_bert import tiny_bert
 
-QUICK = {"dual": {"nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1e-3]}}
+QUICK = {"dual": {"layers": 1, "nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1e-3]}}
 
 
 def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: Path) -> None:
     build_with_documents(tmp_path / "run")
+    tiny_bert(tmp_path / "model", num_hidden_layers=2)
     tiny = {"encoders": {"tiny": model_in(tmp_path).model_dump(mode="json")}}
     model, run, out = "tiny", [str(tmp_path / "run")], tmp_path / "out"
     said = train_towers(run, model, str(out), QUICK | tiny, stage=1)
@@ -31,6 +34,8 @@ def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: 
     assert train_towers(run, model, str(out), QUICK | tiny, stage=1) == said
     assert {path: path.read_bytes() for path in files} == before
     assert Run(str(out)).tables("tower_triplets").rows("tower_triplets") == 39
+    layers = [json.loads(one.read_text()).get("num_hidden_layers") for one in (out / "towers").rglob("config.json")]
+    assert sorted(filter(None, layers)) == [1, 2], "the query tower is the smaller one"
     searched_by(str(out), run[0])
     quick = {"towers": {"layers": 1, "steps": 4, "batch": 8}}
     assert "it keeps " in train_towers(run, str(out / "towers"), str(tmp_path / "student"), quick)

@@ -58,5 +58,5 @@ def test_what_cannot_be_is_refused(root: Path, tmp_path: Path) -> None:
     run, model = [str(root / "run")], str(root / "model")
     with pytest.raises(ArtifactError, match="something else than an adapted encoder"):
         train_towers(run, model, str(root / "run"), QUICK)
-    with pytest.raises(SettingsError, match=r"towers\.layers 9: the teacher has only 1 layers"):
+    with pytest.raises(SettingsError, match=r"layers 9: the model has only 1 layers"):
         train_towers(run, model, str(tmp_path / "out"), {"towers": QUICK["towers"] | {"layers": 9}})

@@ -13,7 +13,7 @@ import torch.distributed as processes
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from darklode.pipeline.towers.course import DECAY, schedule
+from darklode.pipeline.towers.course import adamw, schedule
 from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stream import Stream, allowed
 from darklode.pipeline.towers.dual.towers import Towers
@@ -93,7 +93,7 @@ def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, tr
     if dual.checkpointing:
         towers.checkpoint()
     watch = _Watch(sample, towers, dual, tell)
-    optimiser = torch.optim.AdamW(towers.parameters(), lr=trial.rate, weight_decay=DECAY)
+    optimiser = adamw(towers.parameters(), trial.rate)
     training = fitting.Training(
         stream.slots,
         Tokens(stream, towers),

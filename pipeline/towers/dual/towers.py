@@ -16,6 +16,8 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.towers.dual import decoder
 from darklode.pipeline.towers.dual.prompt import Prompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
+from darklode.pipeline.towers.start import mapped, unit
+from darklode.pipeline.towers.student import cut
 from darklode.pipeline.train.encoder import add_lora, trainable
 from darklode.pipeline.train.folder import modules
 from darklode.pipeline.train.weights import Floats, Weights
@@ -71,13 +73,16 @@ class Towers:
         self._lora: list[Any] = []
         self._reader: decoder.Reader | None = None
         self.trained: dict[str, nn.Parameter] = {}
+        self._dual = dual
         self.query, self.document = (self._opened(name, dual, adapt) for name in ("query", "document"))
         self.model = _holding(Both(self.query, self.document, dual.views), str(self.query.device))
 
     def _opened(self, name: str, dual: DualSettings, adapt: AdaptSettings) -> Any:
         from sentence_transformers import SentenceTransformer
 
-        loaded = self._reading(name, load_model(self.settings, devices(self.settings.device)[0]), dual)
+        loaded = self._loaded(name)
+        if name == "query" and dual.layers:
+            cut(loaded[TRANSFORMER].auto_model, dual.layers)
         has, dimensions = _pooled(loaded, ["dimensions"]).shape[1], dual.nested[-1]
         if dimensions > has:
             raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
@@ -95,15 +100,16 @@ class Towers:
                 module.p = 0.0
         return made
 
-    def _reading(self, name: str, loaded: Any, dual: DualSettings) -> Any:
+    def _loaded(self, name: str) -> Any:
         """The encoder as it is; a decoder with its prompt: its form is seen from whether it is causal."""
         from sentence_transformers import SentenceTransformer
 
+        loaded: Any = load_model(self.settings, devices(self.settings.device)[0])
         if not decoder.is_causal(loaded):
             return loaded
         if name == "query":
             return SentenceTransformer(modules=decoder.asked(loaded), device=str(loaded.device))
-        self._reader = decoder.Reader.of(loaded, Prompt.load(dual.prompt))
+        self._reader = decoder.Reader.of(loaded, Prompt.load(self._dual.prompt))
         return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
 
     def checkpoint(self) -> None:
@@ -120,21 +126,23 @@ class Towers:
     def begin(self, texts: Sequence[str], queries: Sequence[str]) -> None:
         """Both projections begin as the principal directions of some vectors, so that each prefix keeps the most.
 
-        The towers then begin near what their encoder is; from random projections they would begin at nothing.
+        The towers then begin near what their encoder is; from random projections they would begin at nothing. That of a
+        query tower of fewer layers begins as the map of its vectors that is nearest to those of the whole encoder.
 
         Args:
             texts: of documents, whole.
             queries: some queries.
         """
         with torch.no_grad():
-            found = [_pooled(self.document, texts), _pooled(self.query, queries)]
-            unit = np.concatenate([one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in found])
-            _, directions = np.linalg.eigh(unit.astype(np.float64).T @ unit)
+            whole = _pooled(self._loaded("query") if self._dual.layers else self.query, queries)
+            found = unit(np.concatenate([_pooled(self.document, texts), whole]))
+            _, directions = np.linalg.eigh(found.T @ found)
             size = self.trained["query.projection"].shape[0]
             kept = directions[:, ::-1][:, :size].T
             kept = kept * np.where(kept[np.arange(size), np.abs(kept).argmax(axis=1)] < 0, -1, 1)[:, None]
-            for name in ("query", "document"):
-                self.trained[f"{name}.projection"].copy_(torch.from_numpy(kept.astype(np.float32)))
+            self.trained["document.projection"].copy_(torch.from_numpy(kept.astype(np.float32)))
+            like = mapped(_pooled(self.query, queries), unit(whole @ kept.T)) if self._dual.layers else kept
+            self.trained["query.projection"].copy_(torch.from_numpy(like.astype(np.float32)))
 
     def query_features(self, texts: Sequence[str]) -> Features:
         """Tokens of queries."""

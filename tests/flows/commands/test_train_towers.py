@@ -44,7 +44,9 @@ def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> Non
     words = ["runs/a", "--stage", "1", "--encoder", "e", "--out", "o"]
     assert isinstance(call(*words), Asked)
     assert given.pop()[-1] == 1
-    for more in (["--teacher", "t"], ["--layers", "2"], ["--student", "m"], ["--queries", "x.txt"]):
+    assert isinstance(call(*words, "--layers", "2"), Asked)
+    assert given.pop()[3] == {"dual": {"layers": 2}}
+    for more in (["--teacher", "t"], ["--student", "m"], ["--queries", "x.txt"]):
         assert isinstance(call(*words, *more), CommandLineError)
     assert given == []
 

@@ -1,14 +1,19 @@
 """Both towers: what learns, where they begin, that views and served vectors are one, and what cannot be."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.towers import Towers
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
+from helpers.tiny_bert import tiny_bert
 
 from .conftest import QUICK, Trained
 
@@ -55,6 +60,28 @@ def test_both_projections_begin_as_the_same_directions_the_widest_first(both: Tr
     torch.testing.assert_close(query @ query.T, torch.eye(8), atol=1e-5, rtol=0)
     spread = (torch.from_numpy(towers.encode(TEXTS, queries=False)) ** 2).sum(dim=0)
     assert spread[0] == spread.max()
+
+
+def test_a_query_tower_of_fewer_layers_begins_near_the_whole_one(tmp_path: Path) -> None:
+    """The document tower keeps all layers, and what is handed over tells both apart."""
+    model = tiny_bert(tmp_path / "model", num_hidden_layers=3, initializer_range=0.3)
+    encoder = SentenceTransformersSettings(model=str(model), device="cpu")
+    texts = [f"{one}{other} {other}" for one in "bdfklmnp" for other in ("adu", "efi", "ama", "opa")]
+    whole, part = (Towers(encoder, QUICK.model_copy(update={"layers": layers}), LORA) for layers in (None, 2))
+    with torch.no_grad():
+        far = part.encode(texts, queries=True)
+    for towers in (whole, part):
+        towers.begin(texts, texts)
+    assert [len(one[0].auto_model.encoder.layer) for one in (part.query, part.document)] == [2, 3]
+    assert torch.equal(part.trained["document.projection"], whole.trained["document.projection"])
+    wanted = whole.encode(texts, queries=True)
+    near = np.linalg.norm(part.encode(texts, queries=True) - wanted, axis=1).mean()
+    assert near < 0.5 * np.linalg.norm(far - wanted, axis=1).mean()
+    part.served().save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    layers = [json.loads(one.read_text()).get("num_hidden_layers") for one in (tmp_path / "saved").rglob("config.json")]
+    assert sorted(filter(None, layers)) == [2, 3]
+    with pytest.raises(SettingsError, match="layers 4: the model has only 3 layers"):
+        Towers(encoder, QUICK.model_copy(update={"layers": 4}), LORA)
 
 
 def test_what_learns(both: Trained) -> None:

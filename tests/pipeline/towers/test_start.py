@@ -1,0 +1,31 @@
+"""The map that a smaller tower begins with: what it finds where there is one, and its ridge is told by the data."""
+
+import numpy as np
+import pytest
+
+from darklode.pipeline.towers.start import mapped, unit
+
+
+@pytest.fixture
+def draws() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def test_a_turn_is_found(draws: np.random.Generator) -> None:
+    given = draws.normal(size=(200, 8)).astype(np.float32)
+    turn, _ = np.linalg.qr(draws.normal(size=(8, 8)))
+    found = mapped(5 * given, unit(given) @ turn.T)
+    np.testing.assert_allclose(found, turn, atol=1e-4)
+
+
+def test_of_noise_little_is_learned(draws: np.random.Generator) -> None:
+    """Rows that say nothing of each other: the widest ridge is the best, and the map is small."""
+    given, wanted = (draws.normal(size=(40, 30)).astype(np.float32) for _ in range(2))
+    exact = np.linalg.norm(np.linalg.lstsq(unit(given), unit(wanted), rcond=None)[0])
+    assert np.linalg.norm(mapped(given, unit(wanted))) < 0.5 * exact
+
+
+def test_a_single_row_and_blank_ones_are_no_fault() -> None:
+    for n in (1, 2, 5):
+        assert np.isfinite(mapped(np.zeros((n, 4), np.float32), np.zeros((n, 3), np.float32))).all()
+    assert mapped(np.ones((1, 4), np.float32), np.ones((1, 3), np.float32)).shape == (3, 4)
