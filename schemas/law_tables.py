@@ -179,7 +179,94 @@ LAW_CORRELATIONS = Table(
     ),
 )
 
+_UNKNOWN = "null where nobody knows"
+
+LAW_PLAN = Table(
+    "law_plan",
+    ("place",),
+    "what may be done next, and what it brings and costs",
+    pa.schema(
+        [
+            field("place", pa.int64(), "in the order of `laws plan`, from 1"),
+            field("measure", pa.string(), "what the gain is of; null where it is of none", null=True),
+            field("source", pa.string(), "whose labels; null where it is nobody's", null=True),
+            field(
+                "choice",
+                pa.string(),
+                "next step, budget, target, model and labels, label first, judge deeper, another source, larger model",
+            ),
+            field("amount", pa.float64(), "how many more; null where that is more than a law can say", null=True),
+            field("amount_low", pa.float64(), "lower end of its 95 % interval", null=True),
+            field("amount_high", pa.float64(), "upper end", null=True),
+            field("unit", pa.string(), "what is counted", null=True),
+            field("gain", pa.float64(), "in the measure's own terms: what is above 0 is better", null=True),
+            field("gain_low", pa.float64(), "lower end of its 95 % interval", null=True),
+            field("gain_high", pa.float64(), "upper end", null=True),
+            field("money", pa.float64(), f"what it costs; {_UNKNOWN} a price", null=True),
+            field("money_low", pa.float64(), "lower end, by the amount's interval", null=True),
+            field("money_high", pa.float64(), "upper end", null=True),
+            field("said", pa.string(), "the same in words"),
+        ]
+    ),
+)
+
+LAW_COSTS = Table(
+    "law_costs",
+    ("item",),
+    "what the runs' labels and encoders took",
+    pa.schema(
+        [
+            field("item", pa.string(), "what"),
+            field("value", pa.float64(), "how much"),
+            field("low", pa.float64(), "lower end of its 95 % bootstrap interval", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field("basis", pa.string(), "what it is taken from"),
+        ]
+    ),
+)
+
+DEPTH_COSTS = Table(
+    "depth_costs",
+    ("from_rank",),
+    "calls and positives of the judged pairs, by the best rank that any retriever gave them",
+    pa.schema(
+        [
+            field("from_rank", pa.int64(), "first best rank"),
+            field("to_rank", pa.int64(), "last one"),
+            field("judged", pa.bool_(), "whether the judge saw them; otherwise they are the next to see"),
+            field("calls", pa.int64(), "pairs"),
+            field("positives", pa.int64(), "those of them that are relevant; null where nobody judged", null=True),
+            field(
+                "calls_per_positive", pa.float64(), "null without a positive; of what is not judged at least", null=True
+            ),
+            field("low", pa.float64(), "lower end of its 95 % bootstrap interval over queries", null=True),
+            field("high", pa.float64(), "upper end; null where it may be none at all", null=True),
+        ]
+    ),
+)
+
+NEXT_QUERIES = Table(
+    "next_queries",
+    ("tenant", "query_id"),
+    "the next batch to label, in its order; `next_queries.csv` is the same for `darklode build --queries`",
+    pa.schema(
+        [
+            TENANT,
+            QUERY_ID,
+            field("query", pa.string(), "its text"),
+            field("place", pa.int64(), "in the batch, from 1"),
+            field("reason", pa.string(), "its cluster has no label yet, or what is most disagreed about"),
+            field("cluster", pa.int64(), "of the runs' queries and all candidates together"),
+            field("cluster_labels", pa.int64(), "labelled queries to learn from in it"),
+            field("turn", pa.int64(), "which of its cluster's candidates it is, the most asked first"),
+            field("disagreement", pa.float64(), "mean of its cluster's queries, 0 to 1; null without any", null=True),
+            field("count", pa.int64(), "how often it was asked, where a file or log says so"),
+        ]
+    ),
+)
+
 LAWS = (LAW_POINTS, LAW_FITS, LAW_CONSTANTS, LAW_PREDICTIONS, LAW_VERDICTS, LAW_CORRELATIONS)
-LAW_TABLES = (CONTRASTIVE_ENTROPY, ENTROPY_MEANS, *LAWS)
+PLANNED = (LAW_PLAN, LAW_COSTS, DEPTH_COSTS, NEXT_QUERIES)
+LAW_TABLES = (CONTRASTIVE_ENTROPY, ENTROPY_MEANS, *LAWS, *PLANNED)
 TRAINING_TABLES = (*ADAPTATION_TABLES, *TOWER_TABLES, *LAW_TABLES)
 """Of all that trains, in data order."""

@@ -99,30 +99,63 @@ def plan(
     per_label: Annotated[
         float | None,
         typer.Option(
-            metavar="MONEY", min=0, help="Price of a labelled query; without: of the run's judge, by its tokens."
+            metavar="MONEY",
+            min=0,
+            help="Price of a labelled query; without: people's minutes at --per-hour, or the judge's tokens.",
+        ),
+    ] = None,
+    per_hour: Annotated[
+        float | None,
+        typer.Option(metavar="MONEY", min=0, help="Price of a person's hour; minutes are those of the run's review."),
+    ] = None,
+    per_gpu_hour: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MONEY",
+            min=0,
+            help="Price of an hour of the machine that trains and encodes, as the grid measured it.",
         ),
     ] = None,
     per_parameter: Annotated[
         float | None,
         typer.Option(
-            metavar="MONEY", min=0, help="Price of a parameter: training, and encoding the corpus (joint laws)."
+            metavar="MONEY",
+            min=0,
+            help="Price of a parameter: training, and encoding the corpus; without: --per-gpu-hour.",
         ),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Queries to label next; without: as many as the plan says.")
+    ] = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="More queries to choose from, as `build` reads them; may be given again."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what more labels would bring and cost, with intervals; or what to label before that can be said."""
+    """Say what more labels, another source, a larger model or deeper judging bring and cost, and what to label next."""
     from darklode.flows.answer import answering
-    from darklode.flows.plan_laws import plan_laws
-    from darklode.pipeline.laws.plan import Wanted, told
+    from darklode.flows.console import reporter
+    from darklode.flows.plan_laws import BATCH, costs_told, plan_laws
+    from darklode.flows.reporting import Silent, reporting
+    from darklode.pipeline.laws.page import planned
+    from darklode.pipeline.laws.plan import Wanted
+    from darklode.pipeline.laws.planning import PLAN
 
     with answering(as_json) as answer:
-        rows, spent = plan_laws(folder, Wanted(budget, target, per_label, per_parameter))
-        answer.fact("plans", rows)
-        for row in rows:
-            answer.say(told(row))
-        each, price = spent.get("calls_per_positive"), spent.get("price_per_query")
-        if each is not None:
-            cost = "" if price is None else f", {price:.4g} a query"
-            answer.fact("costs", spent, f"The judge was asked {each:.1f} times for each positive{cost}.")
-        if budget is not None and per_label is None and price is None:
+        with reporting(Silent() if as_json else reporter()):
+            wanted = Wanted(budget, target, per_label, per_parameter, per_hour, per_gpu_hour)
+            run = plan_laws(folder, wanted, batch=batch, queries=queries or ())
+        tables, manifest = run.tables(*PLAN.writes), run.manifest(PLAN)
+        assert manifest is not None
+        answer.table("plan", tables.read("law_plan"), "The plan") if as_json else None
+        for sentence in planned(tables):
+            answer.say(sentence)
+        answer.fact("costs", costs_told(run))
+        known, asked = manifest.facts["candidates"], manifest.facts["wanted"]
+        chosen = min(known, asked)
+        place = run.store.path(BATCH)
+        said = f"{place} has the next {chosen:,} queries to label, of {known:,} to choose from; {asked:,} are wanted."
+        answer.fact("next_queries", place, said if asked else None)
+        if budget is not None and manifest.facts["per_label"] is None:
             answer.say("What a labelled query costs is not known: give --per-label.", warning=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.card import document
+from darklode.pipeline.base.card import cell, document
+from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.laws.forms import FORMS
+from darklode.pipeline.laws.planning import PLAN
 from darklode.pipeline.laws.verdict import MISSED, PLATEAU, WIDE
-from darklode.schemas.law_tables import LAWS
+from darklode.schemas.law_tables import LAW_POINTS
 
 PAGE = "laws.md"
 
@@ -38,6 +42,18 @@ CORRELATIONS = """
     SELECT measure, source, encoders, pearson, low, high FROM law_correlations ORDER BY measure, source
 """
 
+PLANS = """
+    SELECT measure, source, choice, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money, money_low,
+           money_high
+    FROM law_plan ORDER BY place
+"""
+
+COSTS = "SELECT item, value, low, high, basis FROM law_costs ORDER BY item"
+
+DEPTHS = "FROM depth_costs ORDER BY from_rank"
+
+BATCH = "SELECT place, query_id, query, reason, cluster, cluster_labels, disagreement, count FROM next_queries"
+
 READING = f"""\
 Losses: a measure of which more is better stands as 1 − its value. The largest size is held out from each fit
 `without the largest`, and predicted: `held_out_error` is how far it is missed, `naive_error` how far "as the size
@@ -48,23 +64,59 @@ fitted is predicted by the smaller ones within {MISSED:.0%}, and the 95 % interv
 Constants stand in full precision in `law_constants`."""
 
 
+PLANNING = """\
+Gains are in the measure's own terms, above 0 is better; money follows the amount's interval, prices have none.
+"""
+
+DEEPER = """\
+Pairs by the best rank that any retriever gave them; those that are not judged yet take at least as many calls for a
+positive as the ranks before them, if positives grow no denser with depth."""
+
+SHOWN = 30
+
+CHOOSING = f"""\
+The most asked query of each cluster without a label, then by disagreement of its cluster, cluster by cluster in turns;
+the first {SHOWN} of `next_queries`, all of which stand in `next_queries.csv`."""
+
 CORRELATED = """\
 Pearson's coefficient over the encoders of the grid, with a 95 % bootstrap interval over them; that of one source mostly
 says that both change with size."""
 
 
 def page(run: Run) -> bytes:
-    """The page, in Markdown."""
-    tables = run.tables(*(table.name for table in LAWS))
+    """The page, in Markdown; a plan by other points than those that stand is left out."""
+    tables = all_tables(run)
     forms = "\n".join(f"- `{form.name}`: {form.formula}" for form in FORMS.values())
     found = [
         ("Is there a law?", tables.sql(VERDICTS), READING),
+        *(_plan(tables) if stands(run, tables) else ()),
         ("Predicted", tables.sql(PREDICTIONS), "Intervals are of a new point: its own noise is in them."),
         ("Contrastive entropy and ranking", tables.sql(CORRELATIONS), CORRELATED),
         ("Forms", tables.sql(FITS), forms),
         ("Constants", tables.sql(CONSTANTS), ""),
     ]
     return document(["# Laws"], found, []).encode()
+
+
+def stands(run: Run, tables: Tables) -> bool:
+    """Whether there is a plan, and by the points that stand."""
+    manifest = run.manifest(PLAN)
+    return manifest is not None and manifest.inputs.get(LAW_POINTS.name) == tables.content(LAW_POINTS.name)
+
+
+def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
+    said = "".join(f"\n- {cell(one)}" for one in planned(tables))
+    return [
+        ("The plan", tables.sql(PLANS), PLANNING + said),
+        ("What labels took", tables.sql(COSTS), ""),
+        ("By depth of the pool", tables.sql(DEPTHS), DEEPER),
+        ("To label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {SHOWN}"), CHOOSING),
+    ]
+
+
+def planned(tables: Tables) -> list[str]:
+    """What may be done next, in sentences."""
+    return list(tables.sql("SELECT said FROM law_plan ORDER BY place")["said"].to_pylist())
 
 
 def told(tables: Tables) -> list[str]:

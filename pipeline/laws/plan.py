@@ -5,8 +5,8 @@ Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_dataÂ·D + Z_modelÂ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.laws.bands import refits
+from darklode.pipeline.laws.costs import Spent
 from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
-from darklode.pipeline.laws.forms import ADDITIVE, JOINT, STARTED, Points
+from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Points
 from darklode.pipeline.laws.points import ENTROPY, FALLING, groups, points_of
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found, judge
 
@@ -26,13 +27,6 @@ STEP = {ENTROPY: 0.1}
 
 FAR = 4.0
 """Times the largest size: beyond, a law says nothing."""
-
-COSTS = """
-    SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries,
-           count(*) FILTER (relevant) AS positives, sum(prompt_tokens) AS prompt_tokens,
-           sum(completion_tokens) AS completion_tokens
-    FROM verdicts
-"""
 
 Row = dict[str, Any]
 
@@ -44,99 +38,190 @@ class Wanted:
     Attributes:
         budget: money to spend; None: not said.
         target: a value of the measure to reach; None: not said.
-        per_label: price of a labelled query; None: nobody knows.
-        per_parameter: price of a parameter, its training and the corpus' encoding; None: nobody knows.
+        per_label: price of a labelled query; None: of the judge's tokens, or of people's minutes.
+        per_parameter: price of a parameter, its training and the corpus' encoding; None: by `per_gpu_hour`.
+        per_hour: price of a person's hour; None: people label nothing.
+        per_gpu_hour: price of an hour of the machine that trains and encodes; None: nobody knows.
     """
 
     budget: float | None = None
     target: float | None = None
     per_label: float | None = None
     per_parameter: float | None = None
+    per_hour: float | None = None
+    per_gpu_hour: float | None = None
+
+    @property
+    def identity(self) -> Row:
+        """All that can change a plan."""
+        return asdict(self)
+
+    def priced(self, spent: Spent) -> Wanted:
+        """With the prices that follow from what was spent: people's where their hour has one, else the judge's."""
+        label, model = self.per_label, self.per_parameter
+        if label is None and self.per_hour is not None and spent.minutes is not None:
+            label = self.per_hour * spent.minutes / 60
+        if label is None:
+            label = spent.per_query
+        if model is None and self.per_gpu_hour is not None and spent.models:
+            largest = max(spent.models, key=lambda one: one.parameters)
+            model = self.per_gpu_hour * largest.hours / largest.parameters
+        return replace(self, per_label=label, per_parameter=model)
 
 
-def costs(verdicts: Iterable[Row], prices: tuple[float, float]) -> Row:
-    """What a run's labels took: calls a positive, and the price of a labelled query by the judge's tokens.
-
-    Args:
-        verdicts: the answers to `COSTS`, one a run.
-        prices: of a million prompt tokens, and of a million completion tokens.
-    """
-    rows = list(verdicts)
-    total = {name: sum(row[name] or 0 for row in rows) for name in rows[0]} if rows else {}
-    if not total or not total["queries"]:
-        return {}
-    spent = (total["prompt_tokens"] * prices[0] + total["completion_tokens"] * prices[1]) / 1e6
-    known = any(prices) and total["prompt_tokens"] > 0
-    each = total["calls"] / total["positives"] if total["positives"] else None
-    return {
-        "judged_queries": total["queries"],
-        "calls_per_positive": each,
-        "price_per_query": spent / total["queries"] if known else None,
-    }
-
-
-def plans(rows: pa.Table, wanted: Wanted, seed: int) -> list[Row]:
-    """What more labels bring, of each measure and source.
+def plans(rows: pa.Table, wanted: Wanted, seed: int) -> tuple[list[Row], dict[tuple[str, str], Found]]:
+    """What more labels bring, of each measure and source: rows of `law_plan`, and what was found of each.
 
     Args:
         rows: of `law_points`.
         wanted: budget, target and prices.
         seed: of the resamples.
     """
-    told = []
+    planned: list[Row] = []
+    laws: dict[tuple[str, str], Found] = {}
     for measure, source in groups(rows):
         points = points_of(rows, measure, source)
-        found = judge(points, CHANCE.get(measure), RESAMPLES, seed)
-        row: Row = {"measure": measure, "source": source, "verdict": found.verdict, "labels": int(points.size.max())}
+        found = laws[measure, source] = judge(points, CHANCE.get(measure), RESAMPLES, seed)
+        law = Law(measure, source, found, wanted)
         if found.verdict != LAW or found.whole is None:
-            told.append(row | {"next": first(found)})
+            planned.append(law.row("label first", f"{found.verdict}: {first(found)}", amount=lacking(found)))
         elif found.whole.form in (JOINT, ADDITIVE):
-            told.append(row | _both(found.whole, wanted))
+            planned.append(law.both(found.whole))
+        elif found.whole.form is PARAMETERS:
+            planned.append(law.row("label first", "a law of models alone says nothing of labels"))
         else:
-            told.append(row | _more(found.whole, measure, wanted, seed))
-    return told
+            planned += law.more(found.whole, seed)
+    return planned, laws
+
+
+def lacking(found: Found) -> int:
+    """Labelled queries to add before anything can be planned; 0 where labels do not help."""
+    if found.verdict == NO_LAW or not len(found.points):
+        return 0
+    most = int(found.points.size.max())
+    return int(most * 2 ** max(_sizes_lacking(found), 1) - most)
+
+
+def _sizes_lacking(found: Found) -> int:
+    there = int(np.unique(found.points.size[~found.plateau]).size)
+    return STARTED.count + 2 - there
 
 
 def first(found: Found) -> str:
     """What has to be labelled and trained before anything can be planned; nothing, where labels do not help."""
     if found.verdict == NO_LAW:
         return f"{found.reason}; no law says what more of these labels would bring"
-    points, most = found.points, int(found.points.size.max())
-    there = int(np.unique(points.size[~found.plateau]).size)
-    lacking = STARTED.count + 2 - there
-    if lacking <= 0:
-        return f"{found.reason}; label {most:,} queries more, to size {2 * most:,}, and run again"
-    sizes = ", ".join(f"{most * 2**more:,}" for more in range(1, lacking + 1))
-    label = most * 2**lacking - most
+    most, label = int(found.points.size.max()), lacking(found)
+    if _sizes_lacking(found) <= 0:
+        return f"{found.reason}; label {label:,} queries more, to size {2 * most:,}, and run again"
+    sizes = ", ".join(f"{most * 2**more:,}" for more in range(1, _sizes_lacking(found) + 1))
     return f"{found.reason}; label {label:,} queries more, and train at sizes {sizes} first"
 
 
-def _more(whole: Fit, measure: str, wanted: Wanted, seed: int) -> Row:
-    """A law of D: the next step, what a budget buys, and what a target takes; each with its interval."""
-    now, step = float(whole.points.size.max()), STEP.get(measure, 0.01)
-    every = [whole, *(one for one, _ in refits(whole, RESAMPLES, seed))]
+@dataclass(frozen=True)
+class Law:
+    """What was found of one measure and source, and what is asked of it."""
 
-    def ends(name: str, figure: Callable[[Fit], float]) -> Row:
-        values = [figure(one) for one in every]
-        with np.errstate(invalid="ignore"):
-            low, high = np.percentile(values[1:], ENDS, method="nearest")
-        return {name: _finite(values[0]), f"{name}_low": _finite(low), f"{name}_high": _finite(high)}
+    measure: str
+    source: str
+    found: Found
+    wanted: Wanted
 
-    found: Row = {"step": step} | ends("queries_for_step", lambda one: needed(one, at(one, now) - step) - now)
-    price = wanted.per_label
-    if price and found["queries_for_step"] is not None:
-        found |= {
-            f"money_for_step{end}": _times(found[f"queries_for_step{end}"], price) for end in ("", "_low", "_high")
-        }
-    if wanted.budget is not None and price:
-        more = wanted.budget / price
-        found |= {"bought": more, "beyond": now + more > FAR * now}
-        found |= ends("reached", lambda one: _value(at(one, now + more), measure))
-    if wanted.target is not None:
-        loss = wanted.target if measure in FALLING else 1 - wanted.target
-        found |= ends("queries_for_target", lambda one: max(needed(one, loss) - now, 0.0))
-        found["money_for_target"] = _times(found["queries_for_target"], price) if price else None
-    return found
+    @property
+    def now(self) -> float:
+        """Labelled queries of the largest size."""
+        return float(self.found.points.size.max())
+
+    def row(self, choice: str, said: str, **figures: float | str | None) -> Row:
+        """A row of `law_plan`; what is not given is null."""
+        head = f"{self.measure}, {self.source}, {self.now:,.0f} labelled queries: "
+        unit = {"unit": "queries"} if "amount" in figures else {}
+        return (
+            {"measure": self.measure, "source": self.source, "choice": choice, "said": f"{head}{said}."}
+            | unit
+            | figures
+        )
+
+    def more(self, whole: Fit, seed: int) -> list[Row]:
+        """A law of D: the next step, what a budget buys, and what a target takes; each with its interval."""
+        every = [whole, *(one for one, _ in refits(whole, RESAMPLES, seed))]
+        step, now, price = STEP.get(self.measure, 0.01), self.now, self.wanted.per_label
+        more = ends(every, lambda one: needed(one, at(one, now) - step) - now)
+        rows = [
+            self.row("next step", f"the next {step:g} takes {self._costing(more)}", gain=step, **self._priced(more))
+        ]
+        if self.wanted.budget is not None and price:
+            rows.append(self._bought(every, self.wanted.budget / price))
+        if self.wanted.target is not None:
+            loss = self.wanted.target if self.measure in FALLING else 1 - self.wanted.target
+            takes = ends(every, lambda one: max(needed(one, loss) - now, 0.0))
+            rows.append(self.row("target", f"the target takes {self._costing(takes)}", **self._priced(takes)))
+        return rows
+
+    def _bought(self, every: list[Fit], more: float) -> Row:
+        now, sign = self.now, -1 if self.measure in FALLING else 1
+        gain = ends(every, lambda one: at(one, now) - at(one, now + more))
+        reached = _value(at(every[0], now), self.measure) + sign * (gain[0] or 0)
+        between = f"a gain of {_signed(gain[0])} ({_signed(gain[1])} to {_signed(gain[2])})"
+        said = f"the budget buys {more:,.0f} queries and reaches {reached:.4f}, {between}"
+        figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
+        return self.row(
+            "budget",
+            said + (BEYOND if more > (FAR - 1) * now else ""),
+            amount=more,
+            money=self.wanted.budget,
+            **figures,
+        )
+
+    def both(self, whole: Fit) -> Row:
+        """A law of N and D: the model and the labels that the money is best spent on."""
+        wanted = self.wanted
+        if not (wanted.budget and wanted.per_label and wanted.per_parameter):
+            said = "a law of labels and models: give --budget, a price of labels, and --per-gpu-hour or --per-parameter"
+            return self.row("model and labels", said)
+        model, size, loss = optimum(whole, wanted.budget, wanted.per_label, wanted.per_parameter)
+        beyond = size > FAR * whole.points.size.max() or model > FAR * whole.points.parameters.max()
+        best = f"the budget is best spent on {model:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
+        return self.row("model and labels", best + (BEYOND if beyond else ""), amount=size, money=wanted.budget)
+
+    def _priced(self, amount: Ends) -> Row:
+        names, price = ("", "_low", "_high"), self.wanted.per_label
+        found: Row = {f"amount{end}": value for end, value in zip(names, amount, strict=True)}
+        if price:
+            found |= {f"money{end}": _times(value, price) for end, value in zip(names, amount, strict=True)}
+        return found
+
+    def _costing(self, amount: Ends) -> str:
+        """So many queries, and their price where there is one."""
+        if amount[0] is None:
+            return f"more than {(FAR - 1) * self.now:,.0f} queries more"
+        said = f"{span(amount)} queries more"
+        price = self.wanted.per_label
+        return said if not price else f"{said}, which cost {span([_times(one, price) for one in amount], 2)}"
+
+
+BEYOND = "; this lies beyond four times what was measured: not to be trusted"
+
+Ends = Sequence[float | None]
+"""A figure, and the ends of its interval; none where it is more than a law can say."""
+
+
+def ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
+    """A figure of the first fit, and its 95 % interval over the others."""
+    values = [figure(one) for one in every]
+    with np.errstate(invalid="ignore"):
+        low, high = np.percentile(values[1:], ENDS, method="nearest")
+    return [_finite(values[0]), _finite(low), _finite(high)]
+
+
+def span(amount: Ends, digits: int = 0) -> str:
+    """A figure with its ends, in words."""
+    low, high = (("?" if one is None else f"{one:,.{digits}f}") for one in amount[1:])
+    return f"{amount[0]:,.{digits}f} ({low} to {high})"
+
+
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.4f}"
 
 
 def at(one: Fit, size: float) -> float:
@@ -179,14 +264,6 @@ def optimum(one: Fit, budget: float, per_label: float, per_parameter: float) -> 
     return float(place.parameters[0]), float(place.size[0]), loss(best)
 
 
-def _both(whole: Fit, wanted: Wanted) -> Row:
-    if not (wanted.budget and wanted.per_label and wanted.per_parameter):
-        return {"next": "a law of labels and models: give --budget, --per-label and --per-parameter"}
-    model, size, loss = optimum(whole, wanted.budget, wanted.per_label, wanted.per_parameter)
-    beyond = size > FAR * whole.points.size.max() or model > FAR * whole.points.parameters.max()
-    return {"parameters": model, "bought": size, "reached": loss, "beyond": bool(beyond)}
-
-
 def _value(loss: float, measure: str) -> float:
     return loss if measure in FALLING else 1 - loss
 
@@ -197,34 +274,3 @@ def _times(queries: float | None, price: float) -> float | None:
 
 def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def told(row: Row) -> str:
-    """A plan, in a sentence or some."""
-    head = f"{row['measure']}, {row['source']}, {row['labels']:,} labelled queries: "
-    if "next" in row:
-        return f"{head}{row['verdict']}: {row['next']}."
-    if "parameters" in row:
-        beyond = "; this lies beyond four times what was measured: not to be trusted" if row["beyond"] else ""
-        best = f"{row['parameters']:.3g} parameters and {row['bought']:,.0f} labelled queries"
-        return f"{head}the budget is best spent on {best}, loss {row['reached']:.4f}{beyond}."
-    said = [f"the next {row['step']:g} takes {_span(row, 'queries_for_step')} queries more"]
-    if row.get("money_for_step") is not None:
-        said.append(f"which cost {_span(row, 'money_for_step')}")
-    if "bought" in row:
-        ends = f"{row['reached_low']:.4f} to {row['reached_high']:.4f}"
-        beyond = ", which lies beyond four times what was measured: not to be trusted" if row["beyond"] else ""
-        said.append(f"the budget buys {row['bought']:,.0f} and reaches {row['reached']:.4f} ({ends}){beyond}")
-    if "queries_for_target" in row:
-        money = row["money_for_target"]
-        cost = "" if money is None else f" for {money:,.2f}"
-        said.append(f"the target takes {_span(row, 'queries_for_target')} queries more{cost}")
-    return head + "; ".join(said) + "."
-
-
-def _span(row: Row, name: str) -> str:
-    """A figure with its ends; what has none lies beyond what a law can say."""
-    if row[name] is None:
-        return f"more than {(FAR - 1) * row['labels']:,.0f}"
-    high = row[f"{name}_high"]
-    return f"{row[name]:,.0f} ({row[f'{name}_low'] or 0:,.0f} to {'?' if high is None else f'{high:,.0f}'})"

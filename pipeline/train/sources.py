@@ -100,7 +100,7 @@ class Source:
 
     def queries(self, tenant: str) -> pa.Table:
         """Query_id, text, group, split and kind."""
-        return self._named(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
+        return self.named(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
 
     def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
         """Query_id, text_id, relevance, learned and probability.
@@ -112,14 +112,14 @@ class Source:
         """
         given = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
         rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **given)
-        return self._named(self._named(rows, "query_id"), "text_id")
+        return self.named(self.named(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
         """What is searched, in the columns of `chunks`, piece by piece."""
         whole = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
         given = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
         for rows in self.tables.stream(whole, given, ROWS):
-            yield self._named(rows, "chunk_id")
+            yield self.named(rows, "chunk_id")
 
     def words(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
         """What some texts say: chunk_id, doc_id, title, heading, text and content_hash, ascending by id."""
@@ -150,7 +150,7 @@ class Source:
         """What is put before the run's own ids."""
         return f"run {self.number}:" if self.number else ""
 
-    def _named(self, rows: pa.Table, column: str) -> pa.Table:
+    def named(self, rows: pa.Table, column: str) -> pa.Table:
         """Ids as they are unique over all runs."""
         if not self.number:
             return rows

@@ -16,6 +16,7 @@ from darklode.flows import (
     evaluate_systems,
     generate_queries,
     mine_logs,
+    plan_laws,
     run_laws,
     train_both_towers,
     train_towers,
@@ -26,6 +27,8 @@ from darklode.flows.config import load_settings
 from darklode.flows.runs import Recorded
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.generate.kinds.ict import InverseCloze
+from darklode.pipeline.laws.plan import Wanted
+from darklode.pipeline.laws.planning import Known
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
@@ -129,6 +132,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
         run_laws.steps(BASE, settings),
+        plan_laws.steps(Known("default"), Wanted(), None, [], settings, 0),
         generate_queries.steps(SOURCE, InverseCloze(), settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],

@@ -16,7 +16,7 @@ from darklode.pipeline.laws.plan import Wanted
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import build_to_adapt, model_in
-from helpers.runs import put
+from helpers.runs import put, read
 
 QUERIES = """
     SELECT tenant, chunk_id AS triplet_id, 'generated-' || chunk_id AS query_id, text AS query, chunk_id AS positive_id,
@@ -70,7 +70,7 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     said = run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
     assert said.count("labels: ") == said.count(f"{made}: ") == 3
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()
-    plans, spent = plan_laws(str(tmp_path / "laws"), Wanted(budget=10, per_label=1))
-    assert {row["measure"] for row in plans} == {"contrastive_entropy", "nDCG@10", "R@1000"}
-    assert all("label" in row["next"] for row in plans)
-    assert spent == {}  # nobody judged this build
+    planned = read(plan_laws(str(tmp_path / "laws"), Wanted(budget=10, per_label=1)), "law_plan")
+    assert {row["measure"] for row in planned} == {"contrastive_entropy", "nDCG@10", "R@1000"}
+    assert {row["choice"] for row in planned} == {"label first", "another source"}
+    assert "## The plan" in (tmp_path / "laws" / "laws.md").read_text()

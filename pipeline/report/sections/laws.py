@@ -9,7 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.laws.page import CORRELATED, CORRELATIONS, VERDICTS
+from darklode.pipeline.laws.page import (
+    BATCH,
+    CORRELATED,
+    CORRELATIONS,
+    COSTS,
+    DEEPER,
+    DEPTHS,
+    PLANNING,
+    VERDICTS,
+)
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
 from darklode.pipeline.report.drawing import Axis, AxisScale, Curve, CurvePoint, Curves
 from darklode.pipeline.report.figure import Figure, FigureSection
@@ -19,6 +28,11 @@ from darklode.pipeline.report.source import Source
 Row = dict[str, Any]
 
 HELD_OUT = "held out"
+
+SAID = """
+    SELECT choice, measure, source, gain, gain_low, gain_high, money, money_low, money_high, said FROM law_plan
+    ORDER BY place
+"""
 
 ROOM = 14.0
 """Percent of the axis that a tick's number takes."""
@@ -104,6 +118,38 @@ SECTION = FigureSection(
             ("law_predictions",),
             wide=True,
             most=400,
+        ),
+        Figure(
+            "law-plan",
+            "What may be done next",
+            " ".join(PLANNING.split()),
+            lambda source: source.tables.sql(SAID),
+            needs=("law_plan",),
+            wide=True,
+            null="",
+        ),
+        Figure(
+            "law-costs",
+            "What labels took",
+            "Of the runs that the grid learned from, and of its encoders; intervals are 95 % bootstrap ones.",
+            lambda source: source.tables.sql(COSTS),
+            needs=("law_costs",),
+            wide=True,
+        ),
+        Figure(
+            "law-depths",
+            "Positives by depth of the pool",
+            " ".join(DEEPER.split()),
+            lambda source: source.tables.sql(DEPTHS),
+            needs=("depth_costs",),
+        ),
+        Figure(
+            "law-next",
+            "To label next",
+            "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns.",
+            lambda source: source.tables.sql(f"{BATCH} ORDER BY place"),
+            needs=("next_queries",),
+            wide=True,
         ),
         Figure(
             "law-correlations",

@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from darklode.pipeline.laws.costs import Model, Spent
 from darklode.pipeline.laws.fitting import Fit, fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, Form, Frame, Points
-from darklode.pipeline.laws.plan import Wanted, at, costs, needed, optimum, plans, told
+from darklode.pipeline.laws.plan import Law, Wanted, at, needed, optimum, plans
 from darklode.schemas.law_tables import LAW_POINTS
 
 SIZES = 2.0 ** np.arange(7, 13)
@@ -51,39 +52,71 @@ def test_labels_needed_give_the_loss_and_none_is_promised_far_away() -> None:
 
 
 def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> None:
-    (row,) = plans(rows("nDCG@10", 0.002), Wanted(budget=600, target=0.83, per_label=0.6), 0)
-    assert row["verdict"] == "law"
-    assert row["bought"] == pytest.approx(1000)
-    truth = 1 - planted(np.array([5096.0]))[0] / 4
-    assert row["reached_low"] < row["reached"] < row["reached_high"]
-    assert row["reached"] == pytest.approx(truth, abs=0.002)
-    by_law = row["queries_for_step"]
+    planned, laws = plans(rows("nDCG@10", 0.002), Wanted(budget=600, target=0.83, per_label=0.6), 0)
+    assert [row["choice"] for row in planned] == ["next step", "budget", "target"]
+    assert {name: found.verdict for name, found in laws.items()} == {("nDCG@10", "labels"): "law"}
+    step, budget, target = planned
+    by_law = step["amount"]
     assert (planted(np.array([4096.0])) - planted(np.array([4096.0 + by_law])))[0] / 4 == pytest.approx(0.01, rel=0.1)
-    assert row["money_for_step"] == pytest.approx(0.6 * by_law)
-    assert "the budget buys 1,000" in told(row)
+    assert step["gain"] == 0.01
+    assert step["money"] == pytest.approx(0.6 * by_law)
+    assert step["money_low"] < step["money"] < step["money_high"]
+    assert budget["amount"] == pytest.approx(1000)
+    truth = (planted(np.array([4096.0])) - planted(np.array([5096.0])))[0] / 4
+    assert budget["gain_low"] < budget["gain"] < budget["gain_high"]
+    assert budget["gain"] == pytest.approx(truth, abs=0.001)
+    assert "the budget buys 1,000 queries" in budget["said"]
+    assert at(
+        fit(SIZE, Points(SIZES, np.full(6, np.nan), planted(SIZES) / 4)), 4096 + target["amount"]
+    ) == pytest.approx(0.17, abs=0.001)
 
 
 def test_where_no_law_stands_it_says_what_to_label_first() -> None:
-    (row,) = plans(rows("nDCG@10", 0.002, SIZES[:3]), Wanted(budget=600, per_label=0.6), 0)
-    assert row["verdict"] == "not identifiable yet"
-    assert "train at sizes 1,024, 2,048, 4,096 first" in told(row)
-    assert "bought" not in row
+    (row,), _ = plans(rows("nDCG@10", 0.002, SIZES[:3]), Wanted(budget=600, per_label=0.6), 0)
+    assert (row["choice"], row["amount"]) == ("label first", 3584)
+    assert "not identifiable yet" in row["said"]
+    assert "label 3,584 queries more, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
 
 
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = rows("nDCG@10", 0.0)
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
-    (row,) = plans(flat, Wanted(budget=600, per_label=0.6), 0)
-    assert row["verdict"] == "no law"
-    assert "no law says what more of these labels would bring" in told(row)
+    (row,), _ = plans(flat, Wanted(budget=600, per_label=0.6), 0)
+    assert row["amount"] == 0
+    assert "no law says what more of these labels would bring" in row["said"]
 
 
-def test_costs_are_the_judges_tokens_at_its_prices() -> None:
-    one = {"calls": 60, "queries": 10, "positives": 15, "prompt_tokens": 60000, "completion_tokens": 6000}
-    assert costs([one], (2.0, 10.0)) == {
-        "judged_queries": 10,
-        "calls_per_positive": 4.0,
-        "price_per_query": pytest.approx(0.018),
-    }
-    assert costs([one], (0.0, 0.0))["price_per_query"] is None
-    assert costs([], (2.0, 10.0)) == {}
+def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
+    step, target = plans(rows("nDCG@10", 0.002), Wanted(target=0.92), 0)[0]
+    assert step["amount"] is not None
+    assert target["amount"] is None
+    assert "more than 12,288 queries more" in target["said"]
+
+
+def test_prices_are_those_said_or_of_people_or_of_the_judge() -> None:
+    took = Spent(
+        per_query=0.02, minutes=30.0, models=(Model("a", 1e6, 3600, 1.0, 3600.0), Model("b", 4e6, 3600, 0.5, 0.0))
+    )
+    assert Wanted(per_label=0.6, per_hour=20).priced(took).per_label == 0.6
+    assert Wanted(per_hour=20).priced(took).per_label == pytest.approx(10)
+    assert Wanted().priced(took).per_label == 0.02
+    assert Wanted().priced(took).per_parameter is None
+    assert Wanted(per_gpu_hour=3).priced(took).per_parameter == pytest.approx(3 * 2 / 4e6)
+
+
+def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
+    draws, found = np.random.default_rng(0), []
+    for model in (1e6, 4e6, 1.6e7, 6.4e7):
+        for size in SIZES:
+            for seed in range(2):
+                loss = (((4e5 / model) ** 0.5 + 300 / size) ** 0.7 + 0.2) * np.exp(draws.normal(0, 0.002))
+                row = {"measure": "contrastive_entropy", "source": "labels", "size": int(size), "seed": seed}
+                found.append(row | {"parameters": model, "value": float(loss)})
+    points = pa.Table.from_pylist(found, schema=LAW_POINTS.schema)
+    (row,), laws = plans(points, Wanted(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
+    assert row["choice"] == "model and labels", laws["contrastive_entropy", "labels"].reason
+    assert 0 < row["amount"] * 0.6 < 3000
+    whole = laws["contrastive_entropy", "labels"].whole
+    assert whole is not None
+    unpriced = Law("contrastive_entropy", "labels", laws["contrastive_entropy", "labels"], Wanted())
+    assert "give --budget" in unpriced.both(whole)["said"]

@@ -1,0 +1,240 @@
+"""What labels took: the judge's calls and tokens by the depth of the pool, people's minutes, and encoders' speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.bootstrap import interval
+from darklode.pipeline.laws.forms import Floats
+from darklode.pipeline.validate.review.journal import Journal
+from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
+
+Row = dict[str, Any]
+
+RESAMPLES = 1000
+
+PAUSE = 300.0
+"""Seconds between two answers of a reviewer; more of them are no work."""
+
+JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
+
+TOKENS = """
+    SELECT count(*) AS calls, count(DISTINCT (tenant, query_id)) AS queries, count(*) FILTER (relevant) AS positives,
+           count(prompt_tokens) AS counted, CAST(sum(prompt_tokens) AS DOUBLE) AS prompt_tokens,
+           CAST(sum(completion_tokens) AS DOUBLE) AS completion_tokens
+    FROM verdicts
+"""
+
+# Band b holds the best ranks above 2^(b-1), up to 2^b.
+DEPTHS = """
+    SELECT dense_rank() OVER (ORDER BY tenant, query_id) - 1 AS query,
+           CAST(ceil(log2(best_rank) - 1e-9) AS INTEGER) AS band, count(*) AS calls,
+           count(*) FILTER (relevant) AS positives, max(best_rank) AS deepest
+    FROM verdicts JOIN pool USING (tenant, query_id, chunk_id)
+    GROUP BY tenant, query_id, band ORDER BY query, band
+"""
+
+BELOW = """
+    SELECT count(*) AS calls, max(rank) AS deepest FROM (
+        SELECT tenant, query_id, chunk_id, min(rank) AS rank FROM rankings
+        WHERE rank <= 2 * CAST(? AS INTEGER) GROUP BY ALL
+    ) ANTI JOIN pool USING (tenant, query_id, chunk_id)
+"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A build whose judge's work is looked at.
+
+    Attributes:
+        run: where it lies.
+        prices: of a million prompt tokens, and of a million completion tokens.
+    """
+
+    run: Run
+    prices: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What an encoder of a grid took.
+
+    Attributes:
+        name: as it was named.
+        parameters: without those of embeddings.
+        texts: of the corpus.
+        texts_per_second: encoded, measured.
+        seconds: of training with the most labels.
+    """
+
+    name: str
+    parameters: float
+    texts: int
+    texts_per_second: float
+    seconds: float
+
+    @property
+    def hours(self) -> float:
+        """To train it once and to encode the corpus."""
+        return (self.seconds + self.texts / self.texts_per_second) / 3600
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What is known of costs.
+
+    Attributes:
+        costs: rows of `law_costs`.
+        depths: rows of `depth_costs`.
+        per_query: the judge's price of a labelled query; None: nobody knows.
+        per_call: its price of a call.
+        minutes: of a person for each labelled query; None: nobody reviewed.
+        models: of the grid, by parameters.
+    """
+
+    costs: list[Row] = field(default_factory=list)
+    depths: list[Row] = field(default_factory=list)
+    per_query: float | None = None
+    per_call: float | None = None
+    minutes: float | None = None
+    models: tuple[Model, ...] = ()
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """`law_costs` and `depth_costs`."""
+        costs = pa.Table.from_pylist(self.costs, schema=LAW_COSTS.schema)
+        return costs, pa.Table.from_pylist(self.depths, schema=DEPTH_COSTS.schema)
+
+
+def spent(judged: Sequence[Judged], models: Sequence[Model], seed: int) -> Spent:
+    """Gather what builds and a grid's encoders took.
+
+    Args:
+        judged: builds, which may be none.
+        models: encoders, which may be none.
+        seed: of the resamples.
+    """
+    rows = [row for one in models for row in _of_model(one)]
+    totals = [one.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for one in judged]
+    queries, calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
+    if not queries:
+        return Spent(rows, models=tuple(models))
+    per_query = _price(judged, totals, queries)
+    minutes, of_people = _minutes(judged, calls / queries, seed)
+    found, bands = _depths(judged, seed)
+    rows = [*_calls(totals, found, seed), *_priced(per_query), *of_people, *rows]
+    per_call = None if per_query is None else per_query * queries / calls
+    return Spent(rows, bands, per_query, per_call, minutes, tuple(models))
+
+
+def _cost(item: str, value: float, basis: str, ends: tuple[float, float] | None = None) -> Row:
+    low, high = ends or (None, None)
+    return {"item": item, "value": float(value), "low": low, "high": high, "basis": basis}
+
+
+def _price(judged: Sequence[Judged], totals: Sequence[Row], queries: int) -> float | None:
+    """Of a labelled query; None where tokens or prices are not known of all."""
+    if not all(any(one.prices) and row["counted"] for one, row in zip(judged, totals, strict=True)):
+        return None
+    spent = [
+        (row["prompt_tokens"] * one.prices[0] + (row["completion_tokens"] or 0) * one.prices[1]) / 1e6
+        for one, row in zip(judged, totals, strict=True)
+    ]
+    return float(sum(spent) / queries)
+
+
+def _priced(per_query: float | None) -> list[Row]:
+    said = "the verdicts' tokens at the judge's prices"
+    return [] if per_query is None else [_cost("price of a labelled query by the judge", per_query, said)]
+
+
+def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
+    """Calls of a query, and of a positive."""
+    queries, calls, positives = (sum(row[name] for row in totals) for name in ("queries", "calls", "positives"))
+    rows = [_cost("calls for a query", calls / queries, f"{calls:,} verdicts on {queries:,} queries")]
+    if positives:
+        sums = np.column_stack([by_query[..., 0].sum(axis=1), by_query[..., 1].sum(axis=1)])
+        low, high = interval(sums, lambda one: one[..., 0] / one[..., 1], RESAMPLES, seed)
+        ends = (float(low), float(high))
+        rows.append(_cost("calls for a positive", calls / positives, f"{positives:,} of them relevant", ends))
+    return rows
+
+
+def _minutes(judged: Sequence[Judged], pairs: float, seed: int) -> tuple[float | None, list[Row]]:
+    """A person's minutes for a labelled query: the mean time between a reviewer's answers, by its pairs."""
+    gaps = np.concatenate([_gaps(one.run) for one in judged])
+    if len(gaps) < 2:
+        return None, []
+    sums = np.column_stack([gaps, np.ones(len(gaps))])
+    low, high = interval(sums, lambda one: one[..., 0] / one[..., 1] / 60, RESAMPLES, seed)
+    each, said = (
+        float(gaps.mean() / 60),
+        f"{len(gaps):,} answers of the review, pauses above {PAUSE / 60:g} minutes left out",
+    )
+    rows = [_cost("a person's minutes for a pair", each, said, (float(low), float(high)))]
+    return each * pairs, [*rows, _cost("a person's minutes for a query", each * pairs, f"{pairs:.1f} pairs each")]
+
+
+def _gaps(run: Run) -> Floats:
+    """Seconds between a reviewer's answers, one after the other."""
+    answers = [one for one in Journal(run.store).read() if not one.undone]
+    whose = np.array([one.reviewer for one in answers], dtype=object)
+    when = np.array([one.answered_at.timestamp() for one in answers])
+    order = np.lexsort((when, whose.astype(str)))
+    seconds, same = np.diff(when[order]), whose[order][1:] == whose[order][:-1]
+    return np.asarray(seconds[same & (seconds <= PAUSE)])
+
+
+def _depths(judged: Sequence[Judged], seed: int) -> tuple[Floats, list[Row]]:
+    """Calls and positives of each query and band, shape (n_queries, n_bands, 2); and rows of `depth_costs`."""
+    tables = [one.run.tables("verdicts", "pool").sql(DEPTHS) for one in judged]
+    counts = [_counted(table, max(int(one["band"].to_numpy().max()) for one in tables) + 1) for table in tables]
+    by_query, deepest = np.concatenate(counts), max(int(one["deepest"].to_numpy().max()) for one in tables)
+    total = by_query.sum(axis=0)
+
+    def rate(sums: Floats) -> Floats:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(sums[..., 1::2] / sums[..., ::2])
+
+    low, high = interval(by_query.reshape(len(by_query), -1), rate, RESAMPLES, seed)
+    rows = []
+    for band, (calls, positives) in enumerate(total.astype(int).tolist()):
+        if calls:
+            ranks = {"from_rank": 2 ** (band - 1) + 1 if band else 1, "to_rank": min(2**band, deepest)}
+            ends = {"low": _inverse(high[band]), "high": _inverse(low[band])}
+            each = {"calls_per_positive": calls / positives if positives else None}
+            rows.append(ranks | {"judged": True, "calls": calls, "positives": positives} | each | ends)
+    return by_query, [*rows, *_below(judged, deepest, rows[-1])]
+
+
+def _counted(table: pa.Table, bands: int) -> Floats:
+    query, band = table["query"].to_numpy(), table["band"].to_numpy()
+    out = np.zeros((int(query.max()) + 1, bands, 2))
+    out[query, band, 0], out[query, band, 1] = table["calls"].to_numpy(), table["positives"].to_numpy()
+    return out
+
+
+def _below(judged: Sequence[Judged], deepest: int, last: Row) -> list[Row]:
+    """What one more doubling of the depth would have the judge see; a positive takes at least as many calls there."""
+    found = [one.run.tables("rankings", "pool").sql(BELOW, [deepest]).to_pylist()[0] for one in judged]
+    calls = sum(row["calls"] for row in found)
+    if not calls:
+        return []
+    ranks = {"from_rank": deepest + 1, "to_rank": max(row["deepest"] for row in found if row["calls"])}
+    each = {name: last[name] for name in ("calls_per_positive", "low", "high")}
+    return [ranks | {"judged": False, "calls": calls, "positives": None} | each]
+
+
+def _inverse(rate: float) -> float | None:
+    return float(1 / rate) if rate > 0 else None
+
+
+def _of_model(one: Model) -> list[Row]:
+    rate, hours = f"texts a second of {one.name}", f"hours of {one.name}"
+    said = f"training once and encoding {one.texts:,} texts"
+    return [_cost(rate, one.texts_per_second, "measured by the grid"), _cost(hours, one.hours, said)]
