@@ -60,7 +60,7 @@ LEARNED = "copied_words"
 WRITTEN = 5000
 """Texts that a query is written for; five times the largest size, since filters take many."""
 
-LEAST, MOST = 500, 2000
+LEAST, MOST = 500, 1200
 """Characters of a passage, and passages."""
 
 TESTED = 0.2

@@ -18,7 +18,7 @@ from darklode.schemas.generation_tables import (
 
 OUTCOME = Stage(
     "generated_queries",
-    2,
+    3,
     (REAL_QUERIES.name, WRITTEN_QUERIES.name, SIEVED_QUERIES.name, "rankings", "pool", "verdicts", "triplets"),
     (GENERATED_QUERIES.name, GENERATION_CHECK.name, GENERATION_CLUSTERS.name),
 )
@@ -66,9 +66,19 @@ def outcome(tables: Tables, output: Output, *, source: str, generator_id: str, s
         found = [*compared(asked["text"], kept["text"], seed), *shares(clusters, usual)]
         named = [{"tenant": tenant, **one} for one in found]
         output.write(GENERATION_CHECK.name, pa.Table.from_pylist(named, GENERATION_CHECK.schema))
+    _reject(output, rows, tables.read(SIEVED_QUERIES.name))
     reasons = rows["reason"].drop_null()
     counts = {one["values"]: one["counts"] for one in pc.value_counts(reasons).to_pylist()}
     kept_count = rows.num_rows - len(reasons)
     output.count(
         FunnelStep(OUTCOME.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items())))
     )
+
+
+def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
+    """Those that went after the sieve, which told its own."""
+    passed = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
+    gone = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed), pc.invert(rows["kept"])))
+    if gone.num_rows:
+        told = {"tenant": gone["tenant"], "id": gone["query_id"], "payload": gone["text"], "reason": gone["reason"]}
+        output.reject(OUTCOME.name, "queries", told)

@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from darklode.pipeline.base.remote.budget import Counters
 
+PREFIX = "generated-"
+"""How the id of a generated query begins, wherever it is taken to."""
+
 ASKED = pa.schema(
     [
         ("tenant", pa.string()),

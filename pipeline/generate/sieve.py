@@ -25,7 +25,7 @@ from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import QUERIES
 
 SIEVE = Stage(
-    "sieved_queries", 1, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
+    "sieved_queries", 2, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
 )
 
 SHORTEST, LONGEST = 5, 95
@@ -40,11 +40,12 @@ OWN_TEXTS = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id
 """
 
-# Of generated queries near to one another the first stays; one near to a query that is tested by goes, whichever it is.
-NEAR = """
-    WITH keys AS (SELECT * FROM {keys} JOIN numbered USING (n))
-    SELECT DISTINCT k.n, bool_or(other.held) AS held FROM keys k JOIN keys other USING (key)
-    WHERE NOT k.real AND (other.held OR (NOT other.real AND other.n < k.n)) GROUP BY k.n
+NEAR_HELD = "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
+
+# Of generated queries near to one another the first stays; one that went before takes no other along.
+NEAR_OTHERS = """
+    WITH open AS (FROM keys SEMI JOIN (SELECT unnest($open) AS n) USING (n))
+    SELECT DISTINCT k.n FROM open k JOIN open other USING (key) WHERE other.n < k.n
 """
 
 
@@ -60,21 +61,22 @@ def sieve(tables: Tables, output: Output, settings: CleanSettings, documents: Ta
     """
     written = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
     candidates = _Candidates(tables, written, settings, documents)
-    filters: list[tuple[str, Callable[[], Mask]]] = [
-        ("unreadable", lambda: candidates.unreadable),
-        ("shorter than real queries", lambda: candidates.words < candidates.bounds[0]),
-        ("longer than real queries", lambda: candidates.words > candidates.bounds[1]),
-        ("another language", lambda: candidates.foreign),
-        ("personal data", lambda: candidates.personal),
-        ("near to a held-out query", lambda: candidates.near[0]),
-        ("near to another one", lambda: candidates.near[1]),
-        ("not understood without its text", lambda: candidates.dangling),
+    filters: list[tuple[str, Callable[[Mask], Mask]]] = [
+        ("unreadable", lambda _: candidates.unreadable),
+        ("shorter than real queries", lambda _: candidates.words < candidates.bounds[0]),
+        ("longer than real queries", lambda _: candidates.words > candidates.bounds[1]),
+        ("another language", lambda _: candidates.foreign),
+        ("personal data", lambda _: candidates.personal),
+        ("near to a held-out query", lambda _: candidates.near_held),
+        ("near to another one", candidates.near_others),
+        ("not understood without its text", lambda _: candidates.dangling),
     ]
     if not copies:
-        filters.insert(4, ("copied from its text", lambda: candidates.copied))
+        filters.insert(4, ("copied from its text", lambda _: candidates.copied))
     reasons = np.full(written.num_rows, None, object)
     for reason, looked in filters:
-        reasons[looked() & (reasons == None)] = reason  # noqa: E711 (elementwise)
+        left = np.asarray(reasons == None, bool)  # noqa: E711 (elementwise)
+        reasons[looked(left) & left] = reason
     _write(output, candidates, reasons)
 
 
@@ -161,24 +163,29 @@ class _Candidates:
         return np.asarray(pc.not_equal(mask(texts), texts))
 
     @cached_property
-    def near(self) -> tuple[Mask, Mask]:
-        """Near to a held-out query; near to another one that comes before."""
+    def keys(self) -> pa.Table:
+        """What tells near ones: n and key, of these queries and, from their number on, of the held-out ones."""
         ours = self.written.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
-        real = self.tables.read(REAL_QUERIES.name)
-        count = self.written.num_rows
-        both = pa.concat_tables([ours.cast(real.select(["tenant", "text"]).schema), real.select(["tenant", "text"])])
-        held = np.concatenate([np.zeros(count, bool), np.asarray(pc.not_equal(real["split"], "train"))])
-        numbered = both.append_column("n", pa.array(np.arange(both.num_rows))).append_column("held", pa.array(held))
-        numbered = numbered.append_column("real", pa.array(np.arange(both.num_rows) >= count))
+        held = self.tables.sql("SELECT tenant, text FROM real_queries WHERE split <> 'train' ORDER BY tenant, query_id")
+        both = pa.concat_tables([ours.cast(held.schema), held])
         with self.tables.connect() as connection:
-            connection.register("numbered", numbered)
-            keys = near_keys(connection, Relation("numbered"))
-            found = connection.sql(NEAR.format(keys=keys)).to_arrow_table()
-        marks = np.zeros((2, count), bool)
-        numbers, by_test = found["n"].to_numpy(), np.asarray(found["held"])
-        marks[0, numbers[by_test]] = True
-        marks[1, numbers[~by_test]] = True
-        return marks[0], marks[1]
+            connection.register("numbered", both.append_column("n", pa.array(np.arange(both.num_rows))))
+            return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
+
+    @property
+    def near_held(self) -> Mask:
+        """Near to a query of validation or test."""
+        return self._near(NEAR_HELD, count=len(self.words))
+
+    def near_others(self, left: Mask) -> Mask:
+        """Of those that are left, near to one that comes before."""
+        return self._near(NEAR_OTHERS, open=np.flatnonzero(left).tolist())
+
+    def _near(self, query: str, **given: object) -> Mask:
+        with self.tables.connect() as connection:
+            connection.register("keys", self.keys)
+            found = connection.sql(query, params=given).to_arrow_table()
+        return np.isin(np.arange(len(self.words)), found["n"].to_numpy())
 
     @property
     def dangling(self) -> Mask:

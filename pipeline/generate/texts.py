@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.generate.port import PREFIX
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.generation_tables import GENERATION_DOCUMENTS, GENERATION_TEXTS, REAL_QUERIES
 from darklode.schemas.tables import TABLES
 
 TEXTS = Stage(
-    "generation_texts", 2, (), ("chunks", REAL_QUERIES.name, GENERATION_DOCUMENTS.name, GENERATION_TEXTS.name)
+    "generation_texts", 3, (), ("chunks", REAL_QUERIES.name, GENERATION_DOCUMENTS.name, GENERATION_TEXTS.name)
 )
 
 # One text of each document that no query reached, then a second one, and so on; a copy of a text is asked for once.
@@ -41,6 +43,8 @@ DOCUMENTS = """
 def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     """Choose texts: those of documents without a positive first, one of each document, drawn by the seed.
 
+    Queries that were generated before, and that the run was built with, are none of its users'.
+
     Args:
         source: a build, or a mined run.
         output: takes `chunks` as the run has them, `real_queries`, `generation_documents` and `generation_texts`.
@@ -56,13 +60,13 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     for tenant in tenants:
         for rows in source.texts(tenant):
             output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
-        asked = source.queries(tenant)
+        asked = _real(source.queries(tenant))
         named = asked.append_column("tenant", pa.repeat(tenant, asked.num_rows))
         output.write(REAL_QUERIES.name, named.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
     written, chosen = output.so_far("chunks"), 0
     for tenant in tenants:
         with written.connect() as connection:
-            connection.register("labels", source.labels(tenant, (), 0.0))
+            connection.register("labels", _real(source.labels(tenant, (), 0.0)))
             known = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
             given = {"tenant": tenant, "seed": str(seed), "texts": most}
             found = connection.sql(CHOSEN, params=given).to_arrow_table()
@@ -72,3 +76,8 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     total = written.rows("chunks")
     left = {"not drawn": total - chosen} if total > chosen else {}
     output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, left))
+
+
+def _real(rows: pa.Table) -> pa.Table:
+    """Rows of queries that somebody asked."""
+    return rows.filter(pc.invert(pc.starts_with(rows["query_id"], PREFIX)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.generate.port import ASKED, WRITTEN, Writer
+from darklode.pipeline.generate.port import ASKED, PREFIX, WRITTEN, Writer
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
 WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
@@ -62,6 +62,6 @@ def _rows(asked: pa.Table, found: pa.Table, generator_id: str) -> pa.Table:
     assert found.schema == WRITTEN, "a writer gives rows of WRITTEN"
     assert found.num_rows == asked.num_rows, "and one for each text"
     named = zip(asked["tenant"].to_pylist(), asked["chunk_id"].to_pylist(), strict=True)
-    ids = [f"generated-{hashlib.sha256(repr((*one, generator_id)).encode()).hexdigest()[:20]}" for one in named]
+    ids = [f"{PREFIX}{hashlib.sha256(repr((*one, generator_id)).encode()).hexdigest()[:20]}" for one in named]
     columns = {name: asked[name] for name in ("tenant", "chunk_id")} | {name: found[name] for name in WRITTEN.names}
     return WRITTEN_QUERIES.rows(columns | {"query_id": pa.array(ids, pa.string())})

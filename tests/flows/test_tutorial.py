@@ -67,6 +67,15 @@ def check(words: list[str], printed: str, repository: Path) -> None:
         case "diff":
             assert "judge.threshold" in printed
             assert "Labels that flipped" in printed
+        case "generate":
+            assert " queries of default to learn from" in printed
+            assert "</html>" in (repository / words[words.index("--out") + 1] / "report.html").read_text()
+        case "build" if "split.generated=runs/generated" in words:
+            asked = "SELECT count(*) AS n FROM queries WHERE query_id LIKE 'generated%' AND split = 'train'"
+            assert query(Run(str(repository / "runs" / "second")), asked)["n"][0].as_py() > 0
+        case "laws" if words[2] == "plan":
+            assert printed.count("labelled queries: not identifiable yet") > 0
+            assert "runs/generated" in printed
         case "export":
             assert any((repository / words[words.index("--to") + 1]).rglob("*"))
 

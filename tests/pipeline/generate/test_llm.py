@@ -1,17 +1,30 @@
 """The writer that asks the judge's model, against a server on a real socket."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.remote import client
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
 from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.generate.sieve import SIEVE, sieve
+from darklode.pipeline.generate.writing import WRITE, write
 from darklode.pipeline.judge.kinds.llm import LlmSettings
-from helpers.fake_chat import FakeChat
+from darklode.schemas.settings import CleanSettings
+from darklode.schemas.tables import TABLES
+from helpers.commands import wait_for
+from helpers.fake_chat import FAULTS, PROSE, FakeChat
+from helpers.runs import PYTHONPATH, documents, execute, put, read
 
 EXAMPLES = [f"real query {number}" for number in range(12)]
 
@@ -23,6 +36,8 @@ class FakeWriter(FakeChat):
     replies: dict[str, list[str]] = field(default_factory=dict)
 
     def _said(self, body: dict[str, Any], pair: str, *, wrong: bool) -> tuple[str, list[dict[str, Any]]]:
+        if wrong:
+            return PROSE, []
         if pair.startswith("<query>"):
             return json.dumps({"self_contained": not pair.removeprefix("<query>\n").startswith("it")}), []
         text = pair.partition("<text>\n")[2].removesuffix("\n</text>")
@@ -31,8 +46,8 @@ class FakeWriter(FakeChat):
         return said, []
 
 
-def writer(server: FakeChat, root: Path, **given: Any) -> LlmWriter:
-    judge = LlmSettings(model="fake", base_url=(server.url,))
+def writer(server: FakeChat, root: Path, timeout: float = 120, **given: Any) -> LlmWriter:
+    judge = LlmSettings(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30)
     return LlmWriter(LlmWriterSettings(**given), judge, str(root))
 
 
@@ -76,6 +91,80 @@ def test_what_stays_unreadable_has_an_error_and_is_not_asked_again(tmp_path: Pat
         count = server.requests
         assert written(writer(server, tmp_path), "alpha") == [(None, None)]
         assert server.requests == count == 4
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_survived_and_nothing_is_paid_for_twice(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
+    texts = [f"{name} text" for name in ("alpha", "beta", "gamma", "delta")]
+    with FakeWriter() as calm:
+        expected = written(writer(calm, tmp_path / "calm"), *texts)
+    with FakeWriter(hang_seconds=5) as server:
+        server.script = lambda request: fault if request.time == 1 and "gamma" in request.pair else None
+        assert written(writer(server, tmp_path / "faults", timeout=1), *texts) == expected
+        assert server.faults == {fault: 2}, "the question for gamma, and whether what it said stands alone"
+        assert set(server.served.values()) == {1}
+
+
+SLOW, SLOTS, TEXTS = 0.1, 4, 120
+KILLED = f"""
+import sys
+import pyarrow as pa
+from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
+from darklode.pipeline.generate.llm import LlmWriter
+from darklode.pipeline.generate.port import ASKED
+from darklode.pipeline.judge.kinds.llm import LlmSettings
+text = [f"t{{n}} text" for n in range({TEXTS})]
+rows = [dict(tenant="t", chunk_id=one, title=None, heading=None, text=one, draw=n) for n, one in enumerate(text)]
+judge = LlmSettings(model="fake", base_url=(sys.argv[1],), max_in_flight={SLOTS})
+LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(pa.Table.from_pylist(rows, ASKED), {EXAMPLES}, lambda _: None)
+"""
+
+
+def test_a_kill_costs_half_a_second_of_replies_at_most(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
+    with FakeWriter(latency=SLOW, slots=SLOTS) as server:
+        process = subprocess.Popen([sys.executable, "-c", KILLED, server.url, str(tmp_path)], env=environment)
+        try:
+            wait_for(lambda: len(server.served) > TEXTS // 2, "half of the replies")
+        finally:
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+        server.latency = 0
+        found = written(writer(server, tmp_path), *(f"t{n} text" for n in range(TEXTS)))
+        again = sum(server.served.values()) - len(server.served)
+    assert found == [(f"t{n} how", True) for n in range(TEXTS)]
+    assert again <= SLOTS + SLOTS / SLOW, "those under way, and of a second: half of it waits, a busy machine adds"
+
+
+def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
+    run, about = Run(str(tmp_path / "run")), {"tenant": "t", "doc_id": "d", "position": 0, "start": 0, "end": 1}
+    texts = ["the portal renews every certificate at night", "a firewall in front of the portal blocks port 80"]
+    chunks = [
+        about | {"chunk_id": f"c{n}", "text": text, "title": None, "heading": None, "content_hash": f"{n:032}"}
+        for n, text in enumerate(texts)
+    ]
+    real = [
+        {"tenant": "t", "query_id": text, "text": text, "group": text, "split": "train"}
+        for text in ("reset my second factor", "how do I export all customers as a list")
+    ]
+    chosen = [{"tenant": "t", "chunk_id": f"c{n}", "doc_id": "d", "reached": False} for n in range(2)]
+    for name, rows in (("chunks", chunks), ("real_queries", real), ("generation_texts", chosen)):
+        put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    put(run, "documents", documents(doc_id=["d"], text=[" ".join(texts)]))
+    said = {texts[0]: ['{"query": "wann erneuert das Portal mein Zertifikat"}']}
+    said |= {texts[1]: ['{"query": "which port does the firewall block"}']}
+    with FakeWriter(replies=said) as server:
+        execute(run, WRITE, lambda tables, output: write(tables, output, writer(server, tmp_path), seed=1))
+    execute(run, SIEVE, lambda tables, output: sieve(tables, output, CleanSettings(), run.tables(), copies=False))
+    written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
+    found = {written_[row["query_id"]]: row["reason"] for row in read(run, "sieved_queries")}
+    assert found == {
+        "wann erneuert das Portal mein Zertifikat": "another language",
+        "which port does the firewall block": None,
+    }
 
 
 def test_a_text_cannot_close_its_own_mark(tmp_path: Path) -> None:

@@ -75,3 +75,13 @@ def test_what_is_kept_is_held_against_real_queries(run: Run) -> None:
     check = {row["measure"]: (row["real"], row["generated"]) for row in read(run, "generation_check")}
     assert check["queries"] == (2.0, 1.0)
     assert check[COVERED] == (1.0, 1.0)
+
+
+def test_what_the_sieve_let_pass_and_is_not_kept_is_a_reject(run: Run) -> None:
+    found = {row["id"]: row["reason"] for row in read(run, "rejects") if row["stage"] == OUTCOME.name}
+    assert found == {
+        "lost": "its own text is not found",
+        "refused": "judged not relevant",
+        "unlikely": "less likely than triplets.min_probability",
+        "silent": "the judge could not be read",
+    }

@@ -74,6 +74,12 @@ def test_of_near_ones_the_first_stays(tmp_path: Path) -> None:
     assert reasons(run) == {"a": None, "b": "near to another one"}
 
 
+def test_what_goes_takes_no_other_along(tmp_path: Path) -> None:
+    long = "are the certificates behind the firewall"
+    run = sieved(tmp_path, {"a": long, "b": "certificates behind a firewall", "c": "the firewall behind certificates"})
+    assert reasons(run) == {"a": "longer than real queries", "b": None, "c": "near to another one"}
+
+
 def test_a_writer_of_copies_may_copy(tmp_path: Path) -> None:
     assert reasons(sieved(tmp_path, {"a": "renewed by the portal"}, copies=True)) == {"a": None}
 

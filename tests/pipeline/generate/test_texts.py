@@ -66,6 +66,20 @@ def test_the_draw_is_the_seeds(tmp_path: Path, source: Source) -> None:
     assert each[0] == each[1] != each[2]
 
 
+def test_queries_that_were_generated_before_are_no_user_s(tmp_path: Path) -> None:
+    run = build_to_adapt(tmp_path / "run")
+    for name in ("queries", "qrels"):
+        rows = run.tables(name).read(name).to_pylist()
+        made = next(row for row in rows if row["query_id"] == "train-002") | {"query_id": "generated-1"}
+        made |= {"chunk_id": "test-001#2"} if name == "qrels" else {}
+        put(run, name, pa.Table.from_pylist([*rows, made], schema=TABLES[name].schema))
+    chosen(tmp_path / "out", Source(run, 0, mined=False, text_characters=100), 5)
+    out = Run(str(tmp_path / "out"))
+    assert not [row for row in read(out, "real_queries") if str(row["query_id"]).startswith("generated-")]
+    reached = {row["doc_id"]: row["reached"] for row in read(out, "generation_documents")}
+    assert (reached["test-001-2"], reached["test-001-0"]) == (False, True)
+
+
 def test_a_run_without_triplets_is_refused(tmp_path: Path, source: Source) -> None:
     run = build_to_adapt(tmp_path / "run")
     put(run, "triplets", TABLES["triplets"].empty())
