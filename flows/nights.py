@@ -9,7 +9,9 @@ from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
+from darklode.pipeline.mine.admission.admitted import WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decisions, Wish
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.pipeline.mine.history import History
 from darklode.schemas.settings import Settings
 
@@ -52,6 +54,9 @@ def tell_held(run: Run) -> None:
     Raises:
         HeldBack: there is one.
     """
+    admitted = run.manifest(ADMIT_DAYS)
+    if admitted and admitted.facts.get(WITHOUT) == {}:
+        return
     rows = run.tables("log_days").sql(HELD)
     if not rows.num_rows:
         return

@@ -6,18 +6,22 @@ The report lies on disk, and its first figures are shown by the executor: one li
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
 from darklode.flows.executor import executor
-from darklode.flows.runs import recorded
+from darklode.flows.runs import note, noted, recorded
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.views import all_tables, views_sql
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.settings import Settings
 
 RETRY_SECONDS = (5.0, 30.0)  # before each new try
+VIEWS, CARD, REPORT = "views.sql", "README.md", "report.html"
+PAGES, PAGES_FILES = "pages", (VIEWS, CARD, REPORT)
+"""What is noted of the pages beside the tables: what they were made from."""
 
 
 def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> Manifest:
@@ -42,6 +46,8 @@ def stages(steps: Iterable[Step]) -> dict[str, bool]:
 def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
     """Write what lies beside the tables: the funnel, the views for DuckDB, the dataset card and the report.
 
+    Pages that were made from the very same stand, unless somebody follows the flow from elsewhere and is to be shown.
+
     Args:
         run: whose stages are complete.
         settings: in force.
@@ -52,15 +58,25 @@ def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
 
     order = stages(steps)
     run_step(run, funnel_step(run, list(order)))
-    run.store.write("views.sql", views_sql(run).encode())
+    made = _made_from(run, settings, order)
+    if not executor().tells and noted(run).get(PAGES) == made and set(PAGES_FILES) <= set(run.store.lying()):
+        return
+    run.store.write(VIEWS, views_sql(run).encode())
     mined = recorded(run).mined
     if mined:
         text = mined_card(run, settings)
     else:
         with all_tables(run).opened() as tables:
             text = card(run, settings, caveats(tables, settings))
-    run.store.write("README.md", text.encode())
+    run.store.write(CARD, text.encode())
     publish_report(run, settings, order)
+    note(run, {PAGES: made})
+
+
+def _made_from(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:
+    """Identifies all that the pages are made from: what the stages recorded, the settings and the code."""
+    records = {name: asdict(manifest) for name, manifest in run.manifests().items()}
+    return key_of(records, settings.model_dump(mode="json"), list(order.items()), version("darklode"))
 
 
 def funnel_step(run: Run, order: Sequence[str]) -> Step:

@@ -7,9 +7,9 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
-from darklode.pipeline.mine.admission.admitted import Admitted
+from darklode.pipeline.mine.admission.admitted import WITHOUT, Admitted
 from darklode.pipeline.mine.admission.decisions import Decisions
-from darklode.pipeline.mine.admission.stage import Standing
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing
 from darklode.pipeline.mine.association.stage import ASSOCIATE
 from darklode.pipeline.mine.days import Days, digests, settled, until
 from darklode.pipeline.mine.evidence import EVIDENCE
@@ -73,7 +73,9 @@ class History:
         parts = self.run.parts()
         if "impressions" not in parts:
             return {}
-        return Admitted.of(self.run.tables(*({"impressions", "log_days"} & parts.keys()))).digests()
+        tables = self.run.tables(*({"impressions", "log_days"} & parts.keys()))
+        noted = self._facts(ADMIT_DAYS).get(WITHOUT)
+        return (Admitted.of(tables) if noted is None else Admitted.but(tables, noted)).digests()
 
     def shown_until(self, through: date | None) -> Mapping[str, str]:
         """Names the admitted days of the log up to one, as an input."""

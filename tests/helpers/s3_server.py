@@ -3,9 +3,11 @@
 import http.client
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 UNSET = ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN")
@@ -31,6 +33,22 @@ def s3_server(*buckets: str) -> Iterator[dict[str, str]]:
             filesystem(environment).delete_dir_contents(name)
     finally:
         moto.stop()
+
+
+@contextmanager
+def asked() -> Iterator[list[tuple[str, str]]]:
+    """Requests to this process's servers while the block lasts: LIST, GET, HEAD, PUT, POST or DELETE, and the path."""
+    seen: list[tuple[str, str]] = []
+    answer = DomainDispatcherApplication.__call__
+
+    def noting(self: Any, environ: Any, start: Any) -> Any:
+        lists = "list-type" in environ.get("QUERY_STRING", "")
+        seen.append(("LIST" if lists else environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+        return answer(self, environ, start)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DomainDispatcherApplication, "__call__", noting)
+        yield seen
 
 
 def make_bucket(environment: dict[str, str], name: str) -> None:

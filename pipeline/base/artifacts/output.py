@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.intact import Intact
@@ -35,6 +36,9 @@ PART_ROWS = 1 << 18
 
 ANSWER_ROWS = 1 << 19
 """Rows of a part where DuckDB's answer becomes one: ids and numbers, no texts."""
+
+DATED = ("date", "timestamp")
+"""Columns that say of which day a row is."""
 
 PAYLOAD_CHARACTERS = 500
 """What `rejects` keeps of a row: enough to know it again, whatever its size."""
@@ -94,7 +98,8 @@ class Output:
         if not rows.schema.equals(TABLES[table].schema):
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
         if rows.num_rows:
-            self._add(table, encode(rows.drop_columns(hive_keys(partition))), rows.num_rows, partition)
+            data = encode(rows.drop_columns(hive_keys(partition)))
+            self._add(table, data, rows.num_rows, partition, day=_day(rows))
 
     def write_answer(
         self,
@@ -140,8 +145,6 @@ class Output:
 
     def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
         """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in, payloads cut here."""
-        import pyarrow.compute as pc
-
         length = len(next(iter(columns.values())))
         named = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
         rows = REJECTS.rows(named | columns)
@@ -225,18 +228,29 @@ class Output:
     def _take(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
         data = self._intact.read(part)
-        return None if data is None else self._add(table, data, part.rows, partition_of(part.file), stands=part.file)
+        if data is None:
+            return None
+        return self._add(table, data, part.rows, partition_of(part.file), stands=part.file, day=part.day)
 
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
             del self.parts[table][len(self.parts[table]) - len(parts) :]
             self._numbers.subtract(_folder(table, partition_of(part.file)) for part in parts)
 
-    def _add(self, table: str, data: bytes, rows: int, partition: str = "", stands: str | None = None) -> Part:
+    def _add(
+        self,
+        table: str,
+        data: bytes,
+        rows: int,
+        partition: str = "",
+        *,
+        stands: str | None = None,
+        day: str | None = None,
+    ) -> Part:
         """Append a part and write its file, unless the file that `stands`, looked at just now, is the very one."""
         sha = hashlib.sha256(data).hexdigest()
         number = self._numbers[_folder(table, partition)]
-        part = Part(part_file(table, self._plan.stage.name, number, sha, partition), rows, len(data), sha)
+        part = Part(part_file(table, self._plan.stage.name, number, sha, partition), rows, len(data), sha, day)
         if part.file != stands:
             self._store.write(part.file, data)
         self._numbers[_folder(table, partition)] += 1
@@ -251,6 +265,13 @@ class Output:
             if not self.parts[table]:
                 self._add(table, encode(TABLES[table].empty()), 0)
         return dict(self.parts)
+
+
+def _day(rows: pa.Table) -> str | None:
+    """The first day of a part, which parts of a day are found by without a look into each."""
+    dated = [name for name in DATED if name in rows.column_names]
+    first = pc.min(rows[dated[0]]).as_py() if dated else None
+    return first.isoformat()[: len("2026-03-01")] if first else None
 
 
 def _folder(table: str, partition: str) -> str:

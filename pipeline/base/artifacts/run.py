@@ -52,7 +52,8 @@ class Run:
             NotWritable: its folder cannot be made or written to.
         """
         if self.store.local is None:
-            yield
+            with self.store.alone():
+                yield
             return
         self.store.prepare()
         guard = FileLock(self.store.local / LOCK, timeout=0)
@@ -151,6 +152,7 @@ class Run:
     def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = silent) -> Manifest:
         """Run a stage's work and write its manifest last; then delete what the manifest no longer names."""
         stage, began = plan.stage, time.perf_counter()
+        self.store.shared("progress")
         before = self.manifest(stage)
         output = Output(self.store, plan, before, report)
         work(self._read_by(stage), output)
@@ -170,10 +172,12 @@ class Run:
             software=software,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        if self.manifest(stage) != before:
+        name = f"manifests/{stage.name}.json"
+        now = self.store.read_now(name)
+        if (None if now is None else self._parsed(name, now)) != before:
             message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
             raise ArtifactError(message)
-        self.store.write(f"manifests/{stage.name}.json", manifest.to_json())
+        self.store.write(name, manifest.to_json())
         self.tidy(manifest)
         return manifest
 

@@ -31,12 +31,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a table."""
+    """One Parquet file of a table; `day` is the ISO date of its first rows, where these have one.
+
+    In records of older versions no part has a day.
+    """
 
     file: str
     rows: int
     size: int
     sha256: str
+    day: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
+from darklode.pipeline.base.artifacts.kept import MANIFESTS, TOGETHER, Kept, Stamps
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
 LOCK = ".lock"
@@ -42,6 +43,7 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
+        self._kept: Kept | None = None
         self.local: Path | None = None
         if url.startswith("s3://"):
             self._fs, self._root = _s3(url, os.environ)
@@ -58,6 +60,29 @@ class Store:
         """The file's path as the filesystem (and, locally, DuckDB) knows it."""
         return f"{self._root}/{name}"
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While one process works on a run: what was listed and read is not asked for again, see `kept.py`.
+
+        It follows each write and deletion of this store; `read_now` and `shared` are for what others may have done.
+        """
+        before, self._kept = self._kept, Kept()
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if self._kept.learned:
+                    self.write(TOGETHER, self._kept.together(self._stamps("manifests")))
+            self._kept = before
+
+    def shared(self, folder: str) -> None:
+        """List a folder anew whenever it is asked for: from here on others write to it, too."""
+        if self._kept:
+            self._kept.shared(folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # on another machine nobody follows what is written here
+
     @property
     def filesystem(self) -> pafs.FileSystem:
         return self._fs
@@ -69,8 +94,11 @@ class Store:
             NotWritable: there is no room or no leave, or a file lies in the way; nothing of it is left.
         """
         if self.local is None:
-            with self._fs.open_output_stream(self.path(name)) as stream:
-                stream.write(data)
+            with self._followed(name):
+                with self._fs.open_output_stream(self.path(name)) as stream:
+                    stream.write(data)
+                if self._kept:
+                    self._kept.wrote(name, data)
             return
         target = self.local / name
         with writing(target):
@@ -92,8 +120,28 @@ class Store:
                     if (found := _UNFINISHED.fullmatch(name.rpartition("/")[2])) and not _runs(int(found[1])):
                         self.delete(name)
 
+    @contextmanager
+    def _followed(self, name: str) -> Iterator[None]:
+        """Forget what is known of a file's folder where nobody can say what became of it."""
+        try:
+            yield
+        except BaseException:
+            if self._kept:
+                self._kept.forget(name)
+            raise
+
     def read(self, name: str) -> bytes | None:
-        """The file's bytes, or None where there is no such file."""
+        """The file's bytes, or None where there is no such file; see `alone`."""
+        kept = self._kept
+        if kept is None or not kept.keeps(name):
+            return self.read_now(name)
+        if name not in kept.files:
+            there = not name.startswith(MANIFESTS) or name in self._known("manifests")
+            kept.files[name] = self.read_now(name) if name not in kept.files and there else kept.files.get(name)
+        return kept.files[name]
+
+    def read_now(self, name: str) -> bytes | None:
+        """The same, whatever was read before."""
         try:
             with self._fs.open_input_stream(self.path(name), compression=None) as stream:
                 return bytes(stream.read())
@@ -123,11 +171,35 @@ class Store:
 
     def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
         """Files in a folder (and below it) and their sizes in bytes; empty where there is no such folder."""
-        found = self._list(folder, recursive=recursive)
-        return {info.path.removeprefix(f"{self._root}/"): info.size for info in found if info.is_file}
+        if self._kept and self._kept.holds(folder):
+            found = {name: stamp for name, stamp in self._known(folder).items() if name.startswith(f"{folder}/")}
+            found = (
+                found if recursive else {name: one for name, one in found.items() if "/" not in name[len(folder) + 1 :]}
+            )
+        else:
+            found = self._stamps(folder, recursive=recursive)
+        return {name: size for name, (size, _) in found.items()}
+
+    def _stamps(self, folder: str, *, recursive: bool = True) -> Stamps:
+        """Sizes and times, listed now."""
+        found = (info for info in self._list(folder, recursive=recursive) if info.is_file)
+        return {info.path.removeprefix(f"{self._root}/"): (info.size, info.mtime_ns or 0) for info in found}
+
+    def _known(self, folder: str) -> Stamps:
+        """The files of one of the kept folders, listed once; with the manifests comes what `manifests.json` says."""
+        assert self._kept is not None
+        top = folder.partition("/")[0]
+        if top not in self._kept.stamps:
+            self._kept.stamps[top] = self._stamps(top)
+            if top == "manifests":
+                self._kept.take(self.read_now(TOGETHER), self._kept.stamps[top])
+        return self._kept.stamps[top]
 
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
+        if self._kept and self._kept.holds(folder):
+            below = (name[len(folder) + 1 :] for name in self._known(folder) if name.startswith(f"{folder}/"))
+            return sorted({name.partition("/")[0] for name in below if "/" in name})
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
 
     def lying(self) -> list[str]:
@@ -144,17 +216,17 @@ class Store:
 
     def delete(self, name: str) -> None:
         """Delete a file; one that is already gone is no error."""
-        try:
+        with self._followed(name), suppress(FileNotFoundError):
             self._fs.delete_file(self.path(name))
-        except FileNotFoundError:
-            return
+        if self._kept:
+            self._kept.deleted(name)
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is in it; one that is already gone is no error."""
-        try:
+        if self._kept:
+            self._kept.forget(folder)
+        with suppress(FileNotFoundError):
             self._fs.delete_dir(self.path(folder))
-        except FileNotFoundError:
-            return
 
 
 class UntouchedStore(Store):
@@ -249,5 +321,6 @@ def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]
         raise ArtifactError("an s3:// address names a bucket: s3://bucket/prefix")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    filesystem = pafs.S3FileSystem(endpoint_override=endpoint, region=region)
+    # a small file is one request, and there is nothing of it before: a delayed open puts it whole
+    filesystem = pafs.S3FileSystem(endpoint_override=endpoint, region=region, allow_delayed_open=True)
     return filesystem, f"{parts.netloc}{parts.path}".rstrip("/")

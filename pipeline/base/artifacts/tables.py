@@ -70,11 +70,14 @@ class Tables:
             return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
-        """The parts of a table whose every part holds one day, by ISO date, in order; the date is read off a footer."""
+        """The parts of a table whose every part holds one day, by ISO date, in order.
+
+        Of a run of an earlier version, which has not noted it, the date is read off a footer.
+        """
         days: dict[str, list[Part]] = {}
         for part in self._parts[table]:
             if part.rows:
-                days.setdefault(self._day(part, column), []).append(part)
+                days.setdefault(part.day or self._day(part, column), []).append(part)
         return dict(sorted(days.items()))
 
     def _day(self, part: Part, column: str) -> str:

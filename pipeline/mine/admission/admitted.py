@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -12,6 +13,8 @@ from darklode.pipeline.base.relations import Relation, keep, view
 from darklode.pipeline.mine.days import digests
 
 OUT = ("held", "discarded")
+WITHOUT = "left out"
+"""A fact of the stage: the tenants of which a day is left out, and whether that day has other rows."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,20 @@ class Admitted:
     @classmethod
     def of(cls, tables: Tables) -> "Admitted":
         """By `log_days`; where there is no such table, all days."""
-        days = tables.by_day("impressions", "timestamp")
         if "log_days" not in tables:
-            return cls(tables, days, {})
+            return cls(tables, tables.by_day("impressions", "timestamp"), {})
         states = tables.read("log_days", ["tenant", "date", "state", "rows"])
         out = pc.is_in(states["state"], pa.array(OUT))
         some = states.filter(pc.and_(pc.invert(out), pc.greater(states["rows"], 0)))
         kept, left_out = set(pc.unique(some["date"]).cast(pa.string()).to_pylist()), _by_day(states.filter(out))
-        without = {day: tenants for day, tenants in left_out.items() if day in kept}
-        return cls(tables, {day: parts for day, parts in days.items() if day in kept or day not in left_out}, without)
+        return cls.but(tables, {day: {"tenants": out, "some": day in kept} for day, out in left_out.items()})
+
+    @classmethod
+    def but(cls, tables: Tables, without: Mapping[str, Mapping[str, Any]]) -> "Admitted":
+        """By what the stage noted (`WITHOUT`) of the days with tenants that are left out."""
+        days = tables.by_day("impressions", "timestamp")
+        some = {day: found["tenants"] for day, found in without.items() if found["some"]}
+        return cls(tables, {day: parts for day, parts in days.items() if day in some or day not in without}, some)
 
     def digests(self) -> dict[str, str]:
         """What names each day's admitted rows."""

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, Unit, key_of
-from darklode.pipeline.mine.admission.admitted import OUT
+from darklode.pipeline.mine.admission.admitted import OUT, WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decision, identity
 from darklode.pipeline.mine.admission.measures import MEASURES, measured
 from darklode.pipeline.mine.admission.plausible import WEEKS, distances
@@ -70,7 +70,7 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
         standing: files that were read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
-    counts = Counter[str]()
+    counts, without = Counter[str](), dict[str, Any]()
     with tables.connect() as connection:
         past = _Past(connection, tables, output, figures, marks)
         days = _calendar(figures, standing)
@@ -78,9 +78,12 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
             with output.unit(day, key_of(past.basis(day), _outside(standing, day))) as unit:
                 if not unit.done:
                     past.load(day)
-                    _judge(connection, output, day, settings, standing)
+                    unit.facts[WITHOUT] = _judge(connection, output, day, settings, standing)
             counts.update(past.add(day, unit))
+            without[day] = unit.facts.get(WITHOUT)
             output.progress(number + 1, len(days), day)
+    if None not in without.values():
+        output.facts[WITHOUT] = {day: found for day, found in without.items() if found}
     rows = sum(counts.values())
     dropped = {f"the day is {state}": counts[state] for state in OUT if counts[state]}
     output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
@@ -103,7 +106,8 @@ def _calendar(figures: Days, standing: Standing) -> list[str]:
 
 def _judge(
     connection: duckdb.DuckDBPyConnection, output: Output, day: str, settings: AdmissionSettings, standing: Standing
-) -> None:
+) -> dict[str, Any]:
+    """Write a day's measures and states; the tenants that are left out, and whether any rows are left."""
     measures = distances(connection, measured(connection, day), day)
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
@@ -118,6 +122,8 @@ def _judge(
             said = {"decided": decision.at, "because": decision.because} if decision else {}
             rows.append(row | {"date": date.fromisoformat(day), "state": state, "reasons": found} | said)
     output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
+    out = sorted(row["tenant"] for row in rows if row["state"] in OUT)
+    return {"tenants": out, "some": any(row["rows"] and row["state"] not in OUT for row in rows)} if out else {}
 
 
 def _state(there: bool, implausible: bool, decision: Decision | None) -> str:
