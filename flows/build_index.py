@@ -27,7 +27,6 @@ from darklode.pipeline.serve.vectors.semantic_ids import CODEBOOKS, IDS, codeboo
 from darklode.pipeline.serve.vectors.texts import TEXTS, indexed_texts, updated_texts
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
-from darklode.schemas.serving import IndexSettings
 from darklode.schemas.settings import Settings
 
 FILES = (".parquet", ".npy")
@@ -116,14 +115,17 @@ def steps(run: Run, given: Given, settings: Settings, adapter: Adapter | None) -
         Step(IDS, call(semantic_ids, given)),
         Step(FILL, call(fill, mine.but("rerank", "recall", "queries"), given, place, seed=seed)),
         Step(PROBES, call(probes, Asked(given, adapter), queries=mine.queries), lambda: _content(given)),
-        Step(RECALL, lambda: call(recall, _opening(run, mine, _built(run)), target=mine.recall)),
+        Step(
+            RECALL,
+            lambda: call(recall, Opening(run.store, _built(run), mine.rerank, mine.dimensions), target=mine.recall),
+        ),
     ]
 
 
 def update_steps(run: Run, given: Given, settings: Settings, facts: Facts) -> list[Step]:
     """The stages of an update: nothing is fitted."""
     mine, trained, place = settings.index, facts["codebook"], Place(run.store, settings.index.rerank > 1)
-    opening = _opening(run, mine, facts["built"])
+    opening = Opening(run.store, facts["built"], facts["rerank"], mine.dimensions)
     return [
         Step(TEXTS, call(updated_texts, trained=trained), lambda: _content(given), source=given),
         Step(IDS, call(updated_ids, given, trained=trained)),
@@ -170,10 +172,6 @@ def _recall_told(facts: Facts, part: str) -> str:
 
 def _content(given: Given) -> Mapping[str, str]:
     return {"the texts": given.content()}
-
-
-def _opening(run: Run, settings: IndexSettings, built: str) -> Opening:
-    return Opening(run.store, built, settings.rerank, settings.dimensions)
 
 
 def _built(run: Run) -> str:

@@ -116,12 +116,13 @@ def _index(folder: str, named: Named, tenant: str | None, file: Path) -> Iterato
         searcher, given = check.searcher, check.given
         if tenant not in {None, searcher.tenant}:
             raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
-        indexed = searcher.encoder.encoder_id()
         for adapter in named.adapters.values():
-            _demand(adapter, indexed, searcher.tenant, folder)
+            searcher.demand_of_its_encoder(adapter)
         for name, towers in named.towers.items():
-            if towers.encoder_id() != indexed:
-                raise DoesNotFit(f"{name} holds {towers.encoder_id()}, and {folder} is made by {indexed}")
+            if towers.encoder_id() != searcher.encoder.encoder_id():
+                raise DoesNotFit(
+                    f"{name} holds {towers.encoder_id()}, and {folder} is made by {searcher.encoder.encoder_id()}"
+                )
         settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
         texts = Texts(given.words(), file)
         systems: dict[str, Retriever] = {

@@ -122,9 +122,9 @@ def systems(
     return found
 
 
-def compressed(url: str, index: Index) -> dict[str, Factory]:
-    """The system of a folder of `darklode index`, by its address."""
-    return {url: IndexedBuilder(url, index.tenant, index.texts.chunk_ids)}
+def compressed(url: str, index: Index, adapters: Mapping[str, Adapter]) -> dict[str, Factory]:
+    """The system of a folder of `darklode index`, by its address; its queries are by the adapter, if one is named."""
+    return {url: IndexedBuilder(url, index.tenant, index.texts.chunk_ids, next(iter(adapters.values()), None))}
 
 
 def encoder_of(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:

@@ -22,17 +22,21 @@ class SemanticIdSettings(Section):
 class IndexSettings(KindSection):
     """How vectors are searched; each kind has keys of its own."""
 
-    kind: str = Field("ivfpq", description="flat, hnsw, ivfpq, ivfpq_fastscan; each kind has keys of its own")
+    kind: str = Field("ivfpq_fastscan", description="flat, hnsw, ivfpq, ivfpq_fastscan; each kind has keys of its own")
     dimensions: int | None = Field(
         None, gt=0, description="first numbers of each vector that are kept, for encoders with nested ones; null: all"
     )
     sample: int = Field(65536, gt=0, description="vectors that cells and codes are fitted on, at most")
     rerank: int = Field(
-        8,
+        24,
         ge=1,
-        description="times as many candidates are scored again by vectors of a byte a number; 1: by codes alone",
+        description="times as many candidates, at most, are scored again by vectors of a byte a number, as many as "
+        "recall asks for; 1: by codes alone",
     )
     recall: float = Field(
-        0.9, gt=0, le=1, description="recall@100 against exact search that the effort of a search is chosen for"
+        0.9,
+        gt=0,
+        le=1,
+        description="recall@100 against exact search that is reached, by two standard errors, with the least effort",
     )
     queries: int = Field(400, ge=4, description="most queries that recall is measured on, a half to choose the effort")

@@ -127,12 +127,15 @@ INDEX_QUERIES = Table(
 
 INDEX_RECALL = Table(
     "index_recall",
-    ("part", "effort", "half", "depth"),
+    ("part", "effort", "rerank", "half", "depth"),
     "what share of an exact search's texts the index finds",
     pa.schema(
         [
             PART,
             field("effort", pa.int32(), "cells looked into (nprobe) of ivfpq, efSearch of hnsw; 0 of flat"),
+            field(
+                "rerank", pa.int32(), "times as many candidates are scored again by stored vectors; 1: none are stored"
+            ),
             field("half", pa.string(), "chosen on: queries that the effort was chosen by; held out: the others"),
             field("depth", pa.int32(), "10 or 100"),
             field("recall", pa.float64(), "mean over the queries, 0 to 1"),

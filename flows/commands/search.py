@@ -39,7 +39,11 @@ def search(
     ] = None,
     index: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="An index that `darklode index` made of the run: a further system."),
+        typer.Option(
+            metavar="FOLDER",
+            help="An index that `darklode index` made of the run: a further system; an adapter "
+            "beside it encodes the queries of both.",
+        ),
     ] = None,
     tenant: TenantOption = None,
     as_json: JsonOption = False,
@@ -63,7 +67,7 @@ def search(
             if encoders or retrievers or not index
             else {}
         )
-        systems |= serving.compressed(index, opened) if index else {}
+        systems |= serving.compressed(index, opened, adapters) if index else {}
         found = opened.top(systems, [text], DEPTH).to_pylist()
         words = opened.words(sorted({row["text_id"] for row in found}))
         mine = opened.tenant

@@ -129,7 +129,7 @@ def test_a_build_and_its_adapted_queries(shipped: Path, tmp_path: Path) -> None:
     build_index(*arguments, adapter=str(shipped / "adapter"))
     facts = json.loads((tmp_path / "index" / "index.json").read_text())
     assert set(facts["recall"]) == {"base", "adapted"}
-    assert (facts["tenant"], facts["kind"], facts["built"], facts["count"]) == (TENANT, "ivfpq", "flat", 204)
+    assert (facts["tenant"], facts["kind"], facts["built"], facts["count"]) == (TENANT, "ivfpq_fastscan", "flat", 204)
     assert facts["recall"]["adapted"]["100"]["recall"] == 1
     with Searcher(str(tmp_path / "index")) as searcher:
         by_text = searcher.search(["how", " "], 3)

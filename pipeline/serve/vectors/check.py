@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.serve.check import COSINE, SAME, SCORE, Finding, returns
 from darklode.pipeline.serve.vectors.filling import opened
 from darklode.pipeline.serve.vectors.given import Given
-from darklode.pipeline.serve.vectors.library import codebook_of, numbers_in
+from darklode.pipeline.serve.vectors.library import among, codebook_of, numbers_in
 from darklode.pipeline.serve.vectors.probes import BASE, vectors_of
 from darklode.pipeline.serve.vectors.record import Facts, encoder_facts
 from darklode.pipeline.serve.vectors.searcher import Searcher
@@ -63,11 +63,11 @@ class IndexCheck:
 
     def _codes(self) -> Iterator[Finding]:
         """What was fitted, how long vectors are, and which are there."""
-        index = opened(self._run.store)  # not the one that is searched: its effort would be hashed, too
+        index = opened(self._run.store)
         yield _same("codebook", codebook_of(index), self._facts["codebook"])
         yield _same("dimensions", int(index.d), self._facts["dimensions"])
         numbers = self.searcher.texts["number"].to_numpy()
-        lacking = int((~np.isin(numbers, numbers_in(index))).sum())
+        lacking = int((~among(numbers, numbers_in(index))).sum())
         yield Finding("texts in the index", not lacking, f"{lacking:,} of {len(numbers):,} are not in it")
         yield _same("count", len(numbers), self._facts["count"])
 

@@ -13,28 +13,29 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.serve.vectors.given import BLOCK, Given
+from darklode.pipeline.serve.vectors.given import Given
 from darklode.pipeline.serve.vectors.kinds import IndexKind
 from darklode.pipeline.serve.vectors.library import (
     Ints,
+    among,
     codebook_of,
     from_bytes,
     numbers_in,
     one_thread,
     to_bytes,
 )
-from darklode.pipeline.serve.vectors.stored import encoded
+from darklode.pipeline.serve.vectors.stored import UNIT, encoded
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
 
-FILL = Stage("index", 1, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
+FILL = Stage("index", 2, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
 
 FILE, STORED = "index.faiss", "stored"
 CODEBOOK, KIND, BYTES = "codebook", "kind", "code bytes"
 """Facts of the stage: what was fitted, the kind that was built, and what a vector takes besides its number."""
 
-STORED_ROWS = 1 << 17
-"""Vectors of a file."""
+STORED_BYTES = 1 << 29
+"""Of a file of stored vectors: a search is quickest where all lie in one."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: 
     if codebook_of(index) != trained:
         raise ArtifactError(f"{place.store.path(FILE)} is by another codebook than {trained}; make the index anew")
     there = numbers_in(index)
-    gone, came = np.setdiff1d(there, numbers), np.flatnonzero(~np.isin(numbers, there))
+    gone, came = there[~among(there, numbers)], np.flatnonzero(~among(numbers, there))
     came = came[np.argsort(numbers[came])]
     with one_thread():
         if len(gone) and made.FORGETS:
@@ -153,10 +154,11 @@ def _add(index: Any, given: Given, hashes: pa.ChunkedArray, numbers: Ints, outpu
 def _store(store: Store, given: Given, hashes: pa.ChunkedArray, numbers: Ints) -> list[dict[str, Any]]:
     """Write vectors whose numbers follow one another."""
     assert (np.diff(numbers) == 1).all(), "numbers are given one after the other"
-    found = []
-    for start in range(0, len(numbers), STORED_ROWS):
-        mine = hashes[start : start + STORED_ROWS]
-        data = encoded(np.concatenate([block for _, block in given.kept.blocks(mine, BLOCK)]))
+    found, width = [], given.kept.take(hashes[:1]).shape[1]
+    most = STORED_BYTES // (width + UNIT)
+    for start in range(0, len(numbers), most):
+        mine = hashes[start : start + most]
+        data = encoded((block for _, block in given.kept.blocks(mine)), len(mine), width)
         found.append(_written(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(mine)))
     return found
 

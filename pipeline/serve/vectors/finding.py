@@ -14,6 +14,9 @@ from darklode.pipeline.serve.vectors.stored import Stored
 BLOCK = 256
 """Queries in memory at a time."""
 
+LEAST = 100
+"""Candidates are those of so deep a list at least: what is measured at this depth holds for shorter ones."""
+
 
 @dataclass(frozen=True)
 class Finder:
@@ -23,7 +26,7 @@ class Finder:
         kind: what it is.
         index: faiss' own.
         stored: vectors to score candidates again by; None: codes alone.
-        rerank: times as many candidates.
+        rerank: times as many candidates; 1 where there are no vectors to score them by.
         gone: numbers that are in it and not to be found.
     """
 
@@ -48,7 +51,7 @@ class Finder:
         return np.concatenate([numbers for numbers, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def _block(self, queries: Floats, depth: int) -> tuple[Ints, Floats]:
-        wide = min(depth * self.rerank if self.stored else depth, max(1, self.index.ntotal))
+        wide = min(max(depth, LEAST) * self.rerank if self.stored else depth, max(1, self.index.ntotal))
         scores, numbers = self.kind.search(self.index, queries, wide, self.gone)
         if self.stored:
             scores = self.stored.scores(queries, numbers)

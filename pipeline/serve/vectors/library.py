@@ -64,10 +64,31 @@ def from_bytes(data: bytes, where: str) -> Any:
 
 
 def codebook_of(index: Any) -> str:
-    """Identifies what was fitted: cells and codes, without what was filled in; 16 hex digits."""
-    empty = faiss().clone_index(index)
-    empty.reset()
-    return sha256(to_bytes(empty)).hexdigest()[:16]
+    """Identifies what was fitted: projection, cells and codes, not what was filled in or how hard it searches.
+
+    16 hex digits; an index that fits nothing has only its kind and its vectors' length.
+    """
+    library = faiss()
+    found = library.downcast_index(index)
+    digest = sha256(f"{type(found).__name__} {found.d}".encode())
+    if hasattr(found, "id_map"):
+        digest.update(type(library.downcast_index(found.index)).__name__.encode())
+        return digest.hexdigest()[:16]
+    cells = library.downcast_index(library.extract_index_ivf(found))
+    for step in range(found.chain.size()):
+        digest.update(library.vector_to_array(library.downcast_VectorTransform(found.chain.at(step)).A).tobytes())
+    codes = cells.pq
+    digest.update(f"{type(cells).__name__} {cells.nlist} {codes.M} {codes.nbits} {cells.by_residual}".encode())
+    digest.update(to_bytes(cells.quantizer))
+    digest.update(library.vector_to_array(codes.centroids).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def among(numbers: Ints, others: Ints) -> NDArray[np.bool_]:
+    """Which numbers, 0 or more, are among the others; numbers of texts are dense enough to be marked, not sorted."""
+    marks = np.zeros(1 + max(int(numbers.max(initial=0)), int(others.max(initial=0))), np.bool_)
+    marks[others] = True
+    return np.asarray(marks[numbers])
 
 
 def numbers_in(index: Any) -> Ints:

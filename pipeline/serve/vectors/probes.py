@@ -14,7 +14,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.serve.vectors.given import Given, Kept, scaled
-from darklode.pipeline.serve.vectors.library import Floats, Ints, one_thread
+from darklode.pipeline.serve.vectors.library import Floats, Ints, among, one_thread
 from darklode.pipeline.train.adapter import Adapter
 from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED_TEXTS
 
@@ -139,8 +139,8 @@ class Lists:
 
 def _standing(before: Lists, numbers: Ints) -> Lists:
     """Lists without what went."""
-    scores = np.where(np.isin(before.numbers, numbers), before.scores, -np.inf).astype(np.float32)
-    return Lists(before.numbers, scores, before.floor)
+    there = (before.numbers >= 0) & among(np.maximum(before.numbers, 0), numbers)
+    return Lists(before.numbers, np.where(there, before.scores, -np.inf).astype(np.float32), before.floor)
 
 
 def best(kept: Kept, texts: pa.Table, queries: Floats, start: Lists | None = None) -> tuple[Ints, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,7 +17,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, T
 from darklode.pipeline.serve.vectors.filling import opened, stored_files
 from darklode.pipeline.serve.vectors.finding import Finder
 from darklode.pipeline.serve.vectors.given import scaled
-from darklode.pipeline.serve.vectors.library import Floats, Ints, numbers_in, one_thread
+from darklode.pipeline.serve.vectors.library import Floats, Ints, among, numbers_in, one_thread
 from darklode.pipeline.serve.vectors.probes import lists_of, parts_of, vectors_of
 from darklode.pipeline.serve.vectors.stored import Stored
 from darklode.schemas.serving import INDEXES
@@ -31,7 +31,9 @@ from darklode.schemas.serving_tables import (
 )
 
 READS = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
-RECALL = Stage("index_recall", 1, READS, (INDEX_RECALL.name, INDEX_FOUND.name))
+RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_FOUND.name))
+
+Row = dict[str, Any]
 
 DEPTHS = (10, 100)
 DEPTH = 100
@@ -40,8 +42,15 @@ ASKED_AGAIN, FIRST = 16, 10
 
 HALVES = ("chosen on", "held out")
 
-EFFORT, SPEED = "effort", "queries per second"
-"""Facts of the stage: how hard is searched, and how fast that is, by processor time of one thread."""
+EFFORT, RERANK, SPEED = "effort", "rerank", "queries per second"
+"""Facts of the stage: how hard is searched, how many times as many candidates are scored again, and how fast that is,
+by processor time of one thread."""
+
+SURE = 2
+"""Standard errors by which the target is reached on one half, so that it seldom is missed on the other."""
+
+RERANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Times as many candidates that are tried."""
 
 FALL = 0.02
 """By so much recall@100 may fall before codes are to be fitted anew: two texts of a list of a hundred."""
@@ -60,7 +69,7 @@ class Opening:
     Attributes:
         store: of the folder.
         kind: that was built.
-        rerank: times as many candidates are scored again, where vectors are stored.
+        rerank: times as many candidates are scored again at most, where vectors are stored.
         dimensions: the first numbers of vectors that it has; None: all.
     """
 
@@ -85,10 +94,12 @@ def open_finder(opening: Opening, tables: Tables, scratch: Path) -> Finder:
     """
     store, index, made = opening.store, opened(opening.store), INDEXES.load(opening.kind)()
     numbers = tables.read(INDEXED_TEXTS.name, ["number"])["number"].to_numpy()
-    gone = np.empty(0, np.int64) if made.FORGETS else np.setdiff1d(numbers_in(index), numbers)
+    there = np.empty(0, np.int64) if made.FORGETS else numbers_in(index)
+    gone = there[~among(there, numbers)]
     found = stored_files(tables.read(INDEX_FILES.name).to_pylist())
     places = [(first, _local(store, name, scratch)) for first, name in found]
-    return Finder(made, index, Stored(places) if places and opening.rerank > 1 else None, opening.rerank, gone)
+    stored = Stored(places) if places and opening.rerank > 1 else None
+    return Finder(made, index, stored, opening.rerank if stored else 1, gone)
 
 
 def _local(store: Store, name: str, scratch: Path) -> Path:
@@ -102,8 +113,8 @@ def _local(store: Store, name: str, scratch: Path) -> Path:
 def recall(tables: Tables, output: Output, opening: Opening, *, target: float) -> None:
     """Choose how hard to search on one half of the queries, and measure that on both.
 
-    The least effort is chosen whose recall@100 on that half is the target or more for base and adapted queries each;
-    where none is, the greatest.
+    Of the pairs of an effort and a number of candidates whose recall@100 on that half is the target or more for base
+    and adapted queries each, by two standard errors, the quickest is chosen; where none is, the greatest.
 
     Args:
         tables: what was written before.
@@ -114,14 +125,30 @@ def recall(tables: Tables, output: Output, opening: Opening, *, target: float) -
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_finder(opening, tables, Path(scratch))
         asked = _asked(tables, opening.dimensions)
-        tried: dict[int, list[dict[str, Any]]] = {}
-        for effort in finder.kind.efforts(finder.index):
-            tried[effort] = [row for one in asked for row in one.rows(finder, effort)]
-            if _reached(tried[effort]) >= target:
+        tried, (effort, rerank) = _chosen(finder, asked, target)
+        _told(tables, output, replace(finder, rerank=rerank), asked, tried, effort)
+
+
+def _chosen(finder: Finder, asked: list[Part], target: float) -> tuple[list[Row], tuple[int, int]]:
+    """Rows of `index_recall` of all that was tried, and the effort and the candidates that are to be used.
+
+    With each effort, the least first, candidates become fewer as long as the target is reached: more never find less.
+    """
+    widths = [most for most in RERANKS if most < finder.rerank] + [finder.rerank]
+    tried: list[Row] = []
+    reached: list[tuple[float, int, int]] = []
+    for effort in finder.kind.efforts(finder.index):
+        while widths:
+            wide = replace(finder, rerank=widths[-1])
+            rows = [row for one in asked for row in one.rows(wide, effort)]
+            tried += rows
+            if _reached(rows) < target:
                 break
-        chosen = effort
-        _write(output, tried, chosen, finder, asked)
-        output.write(INDEX_FOUND.name, _found(tables, finder, asked[0].queries[:ASKED_AGAIN], chosen))
+            cost = finder.kind.cost(finder.index, effort) + widths[-1] * DEPTH
+            reached.append((cost, effort, widths.pop()))
+    if reached:
+        return tried, min(reached)[1:]
+    return tried, (effort, finder.rerank)
 
 
 def measured_again(tables: Tables, output: Output, opening: Opening, *, effort: int) -> None:
@@ -136,8 +163,7 @@ def measured_again(tables: Tables, output: Output, opening: Opening, *, effort: 
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_finder(opening, tables, Path(scratch))
         asked = _asked(tables, opening.dimensions)
-        _write(output, {effort: [row for one in asked for row in one.rows(finder, effort)]}, effort, finder, asked)
-        output.write(INDEX_FOUND.name, _found(tables, finder, asked[0].queries[:ASKED_AGAIN], effort))
+        _told(tables, output, finder, asked, [row for one in asked for row in one.rows(finder, effort)], effort)
 
 
 @dataclass(frozen=True)
@@ -154,7 +180,7 @@ class Part:
     queries: Floats
     right: Ints
 
-    def rows(self, finder: Finder, effort: int) -> list[dict[str, Any]]:
+    def rows(self, finder: Finder, effort: int) -> list[Row]:
         """Rows of `index_recall`, without `chosen`."""
         with one_thread():
             numbers, _ = finder.find(self.queries, DEPTH, effort)
@@ -163,7 +189,7 @@ class Part:
             for depth in DEPTHS:
                 shares = _shares(numbers[start::2, :depth], self.right[start::2, :depth])
                 error = float(shares.std(ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else None
-                row = {"part": self.name, "effort": effort, "half": half, "depth": depth}
+                row = {"part": self.name, "effort": effort, "rerank": finder.rerank, "half": half, "depth": depth}
                 mean = float(shares.mean()) if len(shares) else 1.0
                 found.append(row | {"recall": mean, "error": error, "queries": len(shares)})
         return found
@@ -187,16 +213,18 @@ def _asked(tables: Tables, dimensions: int | None) -> list[Part]:
     return found
 
 
-def _reached(rows: list[dict[str, Any]]) -> float:
-    return min(float(row["recall"]) for row in rows if row["half"] == HALVES[0] and row["depth"] == DEPTH)
+def _reached(rows: list[Row]) -> float:
+    mine = [row for row in rows if row["half"] == HALVES[0] and row["depth"] == DEPTH]
+    return min(float(row["recall"]) - SURE * float(row["error"] or 0) for row in mine)
 
 
-def _write(
-    output: Output, tried: dict[int, list[dict[str, Any]]], chosen: int, finder: Finder, asked: list[Part]
-) -> None:
-    rows = [row | {"chosen": effort == chosen} for effort, found in tried.items() for row in found]
+def _told(tables: Tables, output: Output, finder: Finder, asked: list[Part], tried: list[Row], effort: int) -> None:
+    """Write what was tried, and what the finder finds with the effort in use."""
+    output.write(INDEX_FOUND.name, _found(tables, finder, asked[0].queries[:ASKED_AGAIN], effort))
+    mine = {"effort": effort, "rerank": finder.rerank}
+    rows = [row | {"chosen": mine.items() <= row.items()} for row in tried]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
-    output.facts |= {EFFORT: chosen, SPEED: _speed(finder, asked[0].queries[1::2], chosen)}
+    output.facts |= {EFFORT: effort, RERANK: finder.rerank, SPEED: _speed(finder, asked[0].queries[1::2], effort)}
     output.count(FunnelStep("index_recall", "queries", sum(len(one.queries) for one in asked), "figures", len(rows)))
 
 

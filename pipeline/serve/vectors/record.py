@@ -13,7 +13,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.serve.vectors import residual
 from darklode.pipeline.serve.vectors.filling import BYTES, CODEBOOK, FILE, FILL, KIND, STORED
 from darklode.pipeline.serve.vectors.given import Given
-from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, SPEED, advice, held_out
+from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out
 from darklode.pipeline.serve.vectors.semantic_ids import CAME, IDS
 from darklode.pipeline.train.identity import identity
 from darklode.schemas.serving import IndexSettings
@@ -94,7 +94,7 @@ def record(run: Run, origin: Origin) -> Facts:
         "codebook": filled.facts[CODEBOOK],
         "semantic codebook": residual.name_of(residual.from_rows(tables.read(SEMANTIC_CODEBOOKS.name), 0)),
         "effort": measured.facts[EFFORT],
-        "rerank": origin.settings.rerank,
+        "rerank": measured.facts[RERANK],
         "adapter": origin.adapter,
         "recall": now,
         "queries per second": measured.facts[SPEED],

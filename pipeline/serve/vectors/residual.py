@@ -17,6 +17,8 @@ from darklode.pipeline.serve.vectors.library import POINTS, Floats, faiss, one_t
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
 
+MOST_BITS = 63
+
 Codes = NDArray[np.int32]
 Books = Sequence[Floats]
 """Each level's centres, shape (codes, dimensions)."""
@@ -64,7 +66,7 @@ def _nearest(vectors: Floats, centres: Floats) -> NDArray[np.int64]:
 
 def groups(codes: Codes) -> list[NDArray[np.int64]]:
     """After each level, a number for each row that rows of equal codes up to it share."""
-    order = np.lexsort(codes.T[::-1])
+    order = _ordered(codes)
     begins = np.logical_or.accumulate(np.diff(codes[order], axis=0) != 0, axis=1)
     found = []
     for level in range(codes.shape[1]):
@@ -74,9 +76,21 @@ def groups(codes: Codes) -> list[NDArray[np.int64]]:
     return found
 
 
+def _ordered(codes: Codes) -> NDArray[np.int64]:
+    """Places in the order of the codes, level by level; of as few bits as usual, of one number that holds them all."""
+    bits = max(1, int(codes.max(initial=0)).bit_length())
+    if bits * codes.shape[1] > MOST_BITS:
+        return np.lexsort(codes.T[::-1])
+    whole = np.zeros(len(codes), np.int64)
+    for level in range(codes.shape[1]):
+        whole = whole << bits | codes[:, level]
+    return np.argsort(whole, kind="stable")
+
+
 def perplexity(codes: Codes) -> float:
     """Of one level's codes: as many equally used ones would be as varied."""
-    shares = np.unique(codes, return_counts=True)[1] / max(1, len(codes))
+    counts = np.bincount(codes)
+    shares = counts[counts > 0] / max(1, len(codes))
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 

@@ -49,23 +49,27 @@ class IndexedBuilder:
         url: of the index.
         tenant: whose texts are searched.
         chunk_ids: the run's, by row.
+        adapter: encodes the queries in the place of the base.
     """
 
     url: str
     tenant: str
     chunk_ids: pa.StringArray
+    adapter: Adapter | None = None
 
     def __call__(self, corpus: Corpus) -> Retriever:  # noqa: ARG002 (the index has its own vectors)
         """Open it.
 
         Raises:
             ArtifactError: there is no finished index.
-            DoesNotFit: it is of another tenant.
+            DoesNotFit: it is of another tenant, or by another encoder than the adapter is made from.
         """
         searcher = Searcher(self.url)
         if searcher.tenant != self.tenant:
             raise DoesNotFit(f"{self.url} holds texts of the tenant {searcher.tenant}, and nothing of {self.tenant}")
-        return Indexed(searcher, self.chunk_ids)
+        if self.adapter:
+            searcher.demand_of_its_encoder(self.adapter)
+        return Indexed(searcher, self.chunk_ids, self.adapter)
 
     @property
     def shares(self) -> str:

@@ -20,6 +20,7 @@ from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
+from darklode.pipeline.serve.check import SAME
 from darklode.pipeline.serve.vectors.finding import Finder
 from darklode.pipeline.serve.vectors.given import scaled
 from darklode.pipeline.serve.vectors.library import Floats, Ints
@@ -111,6 +112,27 @@ class Searcher:
         vectors = np.array(self._model.encode_queries(list(texts)), np.float32)
         vectors[[not text.strip() for text in texts]] = 0
         return vectors
+
+    def demand_of_its_encoder(self, adapter: Adapter) -> None:
+        """Refuse an adapter whose queries do not go with these vectors.
+
+        Raises:
+            DoesNotFit: it was made from an encoder that differs from the recorded one (the message names in what), or
+                for another tenant.
+        """
+        base, recorded = adapter.facts["base"], self.facts["encoder"]
+        for name in (one for one in SAME if one in recorded):
+            if base[name] != recorded[name]:
+                raise DoesNotFit(
+                    f"{adapter.store.url} is made from another encoder than {self.url}: {name} {base[name]}, and "
+                    f"{recorded[name]} was recorded"
+                )
+        if adapter.base.encoder_id() != recorded["id"]:
+            raise DoesNotFit(
+                f"{adapter.store.url} is made from {adapter.base.encoder_id()}, and {self.url} by {recorded['id']}"
+            )
+        if self.tenant not in adapter.tenants:
+            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and {self.url} is {self.tenant}'s")
 
     def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> Found:
         """The best texts of each query; one that is blank, or whose vector is zero, finds none.

@@ -67,11 +67,18 @@ def semantic_ids(tables: Tables, output: Output, given: Given) -> None:
     by_level = residual.groups(codes)
     apart = _disambiguated(by_level[-1], np.full(len(codes), -1))
     _write(output, texts, codes, apart, residual.name_of(books))
-    _tell(tables, output, given, (codes, by_level), errors / max(1, len(codes)))
+    fits = {
+        "codes": pa.array([len(centres) for centres in books]),
+        "error": pa.array(errors / max(1, len(codes))),
+        "stability": pa.array(_stable(tables, given, by_level), pa.float64()),
+    }
+    _tell(output, codes, by_level, pa.table(fits))
 
 
 def updated_ids(tables: Tables, output: Output, given: Given, *, trained: str) -> None:
     """Give codes to texts that came or changed; the others keep theirs, disambiguation included. Nothing is fitted.
+
+    What is told of the fits, their errors and how stable ids are, is what it was when they were made.
 
     Args:
         tables: `indexed_texts` and `semantic_codebooks`.
@@ -98,8 +105,8 @@ def updated_ids(tables: Tables, output: Output, given: Given, *, trained: str) -
     by_level = residual.groups(codes)
     apart = _disambiguated(by_level[-1], np.where(old, before["disambiguation"].to_numpy()[place], -1))
     _write(output, texts, codes, apart, residual.name_of(books))
-    at_training = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")["error"].to_numpy()
-    _tell(tables, output, given, (codes, by_level), at_training)
+    fits = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")
+    _tell(output, codes, by_level, fits.select(["codes", "error", "stability"]))
     output.facts[CAME] = float(errors[-1] / len(came)) if len(came) else None
 
 
@@ -147,23 +154,23 @@ def _write(output: Output, texts: pa.Table, codes: Codes, apart: Ints, name: str
     output.count(FunnelStep("semantic_ids", "texts", texts.num_rows, "texts", len(codes)))
 
 
-def _tell(
-    tables: Tables, output: Output, given: Given, coded: tuple[Codes, list[Ints]], errors: NDArray[np.float64]
-) -> None:
-    """Write `semantic_id_levels`."""
-    codes, by_one = coded
-    books, other = _books(tables, 0), _books(tables, 1)
-    spaced = np.unique(np.linspace(0, len(codes) - 1, min(COMPARED, len(codes))).astype(np.int64))
+def _stable(tables: Tables, given: Given, by_one: list[Ints]) -> list[float | None]:
+    """Of the pairs of texts that share their codes by one of the two fits, the share that do by both; by level."""
+    other, n = _books(tables, 1), len(by_one[0])
+    spaced = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(spaced))
     again = residual.groups(residual.coded(given.kept.take(hashes), other)[0])
-    stable = [residual.pair_agreement(*_dense(one[spaced], two)) for one, two in zip(by_one, again, strict=True)]
+    return [residual.pair_agreement(*_dense(one[spaced], two)) for one, two in zip(by_one, again, strict=True)]
+
+
+def _tell(output: Output, codes: Codes, by_level: list[Ints], fits: pa.Table) -> None:
+    """Write `semantic_id_levels`."""
+    levels = range(codes.shape[1])
     columns = {
-        "level": pa.array(np.arange(1, len(books) + 1)),
-        "codes": pa.array([len(centres) for centres in books]),
-        "error": pa.array(errors),
-        "perplexity": pa.array([residual.perplexity(codes[:, level]) for level in range(len(books))]),
-        "unique": pa.array([residual.unique_share(group) for group in by_one]),
-        "stability": pa.array(stable, pa.float64()),
+        "level": pa.array(np.arange(1, codes.shape[1] + 1)),
+        "perplexity": pa.array([residual.perplexity(codes[:, level]) for level in levels]),
+        "unique": pa.array([residual.unique_share(group) for group in by_level]),
+        **{name: fits[name] for name in fits.column_names},
     }
     output.write(SEMANTIC_ID_LEVELS.name, SEMANTIC_ID_LEVELS.rows(columns))
 

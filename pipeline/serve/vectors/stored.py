@@ -14,19 +14,31 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.serve.vectors.library import Floats, Ints
 
 MOST = 127
-AT_ONCE = 16
-"""Queries whose candidates are gathered together."""
+UNIT = 4
+"""Bytes of a row before its numbers."""
 
 
-def encoded(vectors: Floats) -> bytes:
-    """A NumPy file of vectors: each one's numbers as bytes from -127 to 127, and what to multiply them by."""
-    longest = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny)
-    rows = np.empty(len(vectors), _form(vectors.shape[1]))
-    rows["numbers"] = np.rint(vectors * (MOST / longest)[:, None]).astype(np.int8)
-    rows["unit"] = longest / MOST
-    file = BytesIO()
-    np.save(file, rows)
-    return file.getvalue()
+def encoded(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
+    """A NumPy file of vectors: each one's numbers as bytes from -127 to 127, and what to multiply them by.
+
+    Args:
+        blocks: vectors, shape (b, dimensions) each.
+        rows: how many in all.
+        dimensions: of each.
+    """
+    form, header = _form(dimensions), BytesIO()
+    said = {"descr": np.lib.format.dtype_to_descr(form), "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(header, said)
+    file, start = bytearray(header.tell() + rows * form.itemsize), 0
+    file[: header.tell()] = header.getvalue()
+    out = np.frombuffer(file, form, rows, header.tell())
+    for vectors in blocks:
+        longest = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny)
+        mine = out[start : start + len(vectors)]
+        mine["numbers"] = np.rint(vectors * (MOST / longest)[:, None])
+        mine["unit"] = longest / MOST
+        start += len(vectors)
+    return memoryview(file)
 
 
 def _form(dimensions: int) -> Any:
@@ -56,30 +68,31 @@ class Stored:
             numbers: shape (n_queries, candidates).
         """
         found = np.full(numbers.shape, -np.inf, np.float32)
-        for start in range(0, len(queries), AT_ONCE):
-            mine = numbers[start : start + AT_ONCE]
-            rows = self._take(mine.ravel())
-            block = rows["numbers"].astype(np.float32).reshape(*mine.shape, -1)
-            products = np.matmul(block, queries[start : start + AT_ONCE, :, None])[:, :, 0]
-            scored = products * rows["unit"].reshape(mine.shape)
-            found[start : start + AT_ONCE] = np.where(mine >= 0, scored, -np.inf)
+        for query, mine, scores in zip(queries, numbers, found, strict=True):
+            rows = self._take(mine)
+            units = rows[:, :UNIT].copy().view("<f4")[:, 0]
+            scores[:] = rows[:, UNIT:].view(np.int8).astype(np.float32) @ query * units
+        found[numbers < 0] = -np.inf
         return found
 
-    def _take(self, numbers: Ints) -> NDArray[Any]:
+    def _take(self, numbers: Ints) -> NDArray[np.uint8]:
+        """Rows as bytes: gathered as such, they take a quarter of the time that records take."""
         numbers = np.maximum(numbers, self._firsts[0])
-        if len(self._files) == 1:
-            return np.asarray(self._files[0][numbers - self._firsts[0]])
         of_file = np.searchsorted(self._firsts, numbers, side="right") - 1
-        out = np.empty(len(numbers), self._files[0].dtype)
-        for file in np.unique(of_file):
-            mine = of_file == file
-            out[mine] = self._files[file][numbers[mine] - self._firsts[file]]
+        files = np.flatnonzero(np.bincount(of_file))
+        if len(files) == 1:
+            return np.asarray(np.take(self._files[files[0]], numbers - self._firsts[files[0]], axis=0))
+        out = np.empty((len(numbers), self._files[0].shape[1]), np.uint8)
+        for file in files:
+            mine = np.flatnonzero(of_file == file)
+            out[mine] = np.take(self._files[file], numbers[mine] - self._firsts[file], axis=0)
         return out
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _mapped(path: Path) -> NDArray[np.uint8]:
+    """Rows as bytes: the unit, then the numbers."""
     try:
         found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise ArtifactError(f"{path} is damaged ({error}); make the index again with `darklode index`") from error
-    return found
+    return np.asarray(found).view(np.uint8).reshape(len(found), found.itemsize)

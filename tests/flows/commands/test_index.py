@@ -25,6 +25,16 @@ def test_a_run_is_indexed_and_searched(shipped: Path, tmp_path: Path, call: Call
     assert call("index", "check", out).code == 0
     alone = json.loads(call("search", *query, "--index", out, "--json").out)
     assert [one["system"] for one in alone["systems"]] == [str(out)]
+    adapter = str(shipped / "adapter")
+    told = json.loads(call("search", *query, "--encoder", adapter, "--index", out, "--json").out)
+    by_adapter, by_index = (one["found"] for one in told["systems"])
+    assert [row["text_id"] for row in by_index] == [row["text_id"] for row in by_adapter]
+    assert [row["score"] for row in by_index] != [row["score"] for row in alone["systems"][0]["found"]]
+    facts = json.loads(record)
+    facts["encoder"]["weights"] = "another"
+    (out / "index.json").write_text(json.dumps(facts))
+    refused = call("search", *query, "--encoder", adapter, "--index", out)
+    one_line(refused, "is made from another encoder than", 3)
 
 
 def test_an_index_that_was_touched_ends_with_exit_code_3(indexed: Path, tmp_path: Path, call: Call) -> None:

@@ -46,6 +46,10 @@ class IndexKind(IndexSettings):
     def try_hard(self, _index: Any, _effort: int) -> None:
         """Have it search as hard from now on."""
 
+    def cost(self, _index: Any, effort: int) -> float:
+        """How long a search takes, as so many candidates scored again do."""
+        return float(effort)
+
     def search(self, index: Any, queries: Floats, depth: int, _gone: Ints) -> tuple[Floats, Ints]:
         """Scores and numbers of the best, shape (n_queries, depth) each; -1 for none.
 
@@ -72,11 +76,13 @@ class CelledKind(IndexKind):
 
     Attributes:
         BITS: of a part of a code.
+        QUICKER: codes that are looked at in the time that a candidate is scored again in (measured, one thread).
     """
 
     LOSSY: ClassVar[bool] = True
     LEAST: ClassVar[int] = POINTS * 16
     BITS: ClassVar[int]
+    QUICKER: ClassVar[int]
 
     bytes: int = Field(16, gt=0, description="of a vector's code")
     projected: int = Field(128, gt=0, description="dimensions that vectors are projected to before they are coded")
@@ -111,6 +117,10 @@ class CelledKind(IndexKind):
     def try_hard(self, index: Any, effort: int) -> None:
         """See `IndexKind`."""
         faiss().extract_index_ivf(index).nprobe = effort
+
+    def cost(self, index: Any, effort: int) -> float:
+        """See `IndexKind`."""
+        return float(effort * index.ntotal / faiss().extract_index_ivf(index).nlist / self.QUICKER)
 
     def code_bytes(self, index: Any) -> int:
         """See `IndexKind`."""

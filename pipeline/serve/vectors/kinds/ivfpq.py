@@ -12,6 +12,7 @@ class Ivfpq(CelledKind):
     """Cells, and codes of some bytes for what a vector differs from its cell's centre in."""
 
     BITS: ClassVar[int] = 8
+    QUICKER: ClassVar[int] = 30
 
     kind: Literal["ivfpq"] = "ivfpq"
 

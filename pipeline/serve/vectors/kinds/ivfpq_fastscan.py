@@ -11,7 +11,7 @@ from darklode.pipeline.serve.vectors.library import Floats, Ints, faiss
 
 
 class IvfpqFastscan(CelledKind):
-    """Cells, and twice as many codes of half a byte: quicker, and less exact for the same bytes.
+    """Cells, and twice as many codes of half a byte for what a vector differs from its cell's centre in: the quickest.
 
     faiss (1.15) takes vectors out, but spoils the codes of those that are added afterwards: what went is left out of
     searches instead.
@@ -19,12 +19,13 @@ class IvfpqFastscan(CelledKind):
 
     FORGETS: ClassVar[bool] = False
     BITS: ClassVar[int] = 4
+    QUICKER: ClassVar[int] = 300
 
     kind: Literal["ivfpq_fastscan"] = "ivfpq_fastscan"
 
     def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centres never lack vectors here)
-        """See `CelledKind`."""
-        return f"PQ{2 * self.bytes}x4fs"
+        """See `CelledKind`. Without `r` faiss would code whole vectors, and find less."""
+        return f"PQ{2 * self.bytes}x4fsr"
 
     def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
         """See `IndexKind`."""

@@ -60,3 +60,10 @@ def test_agreement_is_of_pairs_whatever_groups_are_called() -> None:
     assert residual.pair_agreement(one, renamed) == 1
     assert residual.pair_agreement(one, np.array([0, 0, 0, 1])) == 1 / 4
     assert residual.pair_agreement(np.arange(4), np.arange(4)) is None
+
+
+def test_codes_of_too_many_bits_for_one_number_are_grouped_all_the_same() -> None:
+    narrow = np.random.default_rng(0).integers(0, 4, (200, 6)).astype(np.int32)
+    wide = narrow * 60_000
+    for one, other in zip(residual.groups(narrow), residual.groups(wide), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -13,7 +13,9 @@ from helpers.indexed import clustered
 def test_products_are_near_whichever_file_a_vector_lies_in(tmp_path: Path) -> None:
     vectors, places = clustered(200), []
     for first, last in ((0, 120), (120, 200)):
-        (tmp_path / f"{first}.npy").write_bytes(encoded(vectors[first:last]))
+        (tmp_path / f"{first}.npy").write_bytes(
+            encoded([vectors[first : last - 9], vectors[last - 9 : last]], last - first, 32)
+        )
         places.append((first, tmp_path / f"{first}.npy"))
     numbers = np.array([[0, 119, 120, -1], [199, 5, 130, 64]])
     queries = clustered(2, seed=1)
@@ -22,6 +24,7 @@ def test_products_are_near_whichever_file_a_vector_lies_in(tmp_path: Path) -> No
     assert found[0, 3] == -np.inf
     np.testing.assert_allclose(found[numbers >= 0], true[numbers >= 0], atol=0.01)
     of_one = Stored(places[:1]).scores(queries[:1], numbers[:1, :2])
+    assert np.load(places[0][1])["numbers"].shape == (120, 32)
     np.testing.assert_allclose(of_one, found[:1, :2], atol=1e-6)
 
 
