@@ -17,7 +17,7 @@ from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.sources import TopicalSource
-from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, train_both
+from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, go_along, train_both
 from darklode.pipeline.towers.dual.tested import MEASURES, SYSTEMS, TESTED, tested
 from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
 from darklode.pipeline.train.needs import check_parts
@@ -41,10 +41,7 @@ def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dic
     Raises:
         MissingPart: a model or a package is missing.
     """
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings or {})
-    check_parts(chosen.dual.method)
-    base = topical(base_of(runs, made, encoder, chosen))
+    base, chosen = _given(runs, encoder, settings or {})
     run = place(out)
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder, STAGE: 1})
@@ -52,6 +49,27 @@ def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dic
         for step in steps(base, chosen):
             run_step(run, step)
         return hand_over(run, base, chosen, list(runs))
+
+
+def go_along_with(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> None:
+    """What a further process does where several train: it takes the steps along, and writes nothing.
+
+    Args:
+        runs: as for `train_both_towers`, and the rest, too.
+        encoder: likewise.
+        out: likewise.
+        settings: likewise.
+    """
+    base, chosen = _given(runs, encoder, settings or {})
+    lora = chosen.adapt.only("rank", "alpha", "targets")
+    go_along(Run(out), chosen.dual, lora, _beginning(base, chosen), seed=chosen.seed)
+
+
+def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[Base, Settings]:
+    made = [recorded(Run(url)) for url in runs]
+    chosen = made[0].changed(settings)
+    check_parts(chosen.dual.method)
+    return topical(base_of(runs, made, encoder, chosen)), chosen
 
 
 def topical(base: Base) -> Base:

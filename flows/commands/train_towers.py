@@ -58,9 +58,11 @@ def train_towers(
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import reporter
     from darklode.flows.launch import launch
+    from darklode.flows.train_both_towers import go_along_with
     from darklode.flows.train_towers import train_towers as flow
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.base.errors import CommandLineError
+    from darklode.pipeline.train import processes
     from darklode.schemas.keys import merge
 
     if layers and student:
@@ -71,7 +73,13 @@ def train_towers(
     named = {"layers": layers, "student": student}
     chosen = {"dual" if stage == 1 else "towers": {name: value for name, value in named.items() if value is not None}}
     values = reduce(merge, [file, overrides(assignments or []), chosen])
+    if processes.several() and stage != 1:
+        raise CommandLineError("several processes train both towers alone: --stage 1")
+    if not processes.leads():
+        go_along_with(runs, encoder, out, values)
+        return
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
+    processes.order(None)
     (_show_both if stage == 1 else _show_student)(Run(out))
 
 

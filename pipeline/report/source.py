@@ -62,7 +62,10 @@ def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator
     adapted = f"adapted from {noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
     if "distillation_trials" in written:
         adapted = f"distilled from {noted['encoder']}"
-    units = {name: len(run.store.sizes(f"progress/{name}")) for name in run.store.folders("progress")}
+    units = {
+        name: sum(not one.endswith(".state") for one in run.store.sizes(f"progress/{name}"))
+        for name in run.store.folders("progress")
+    }
     with all_tables(run).opened() as tables:
         yield Source(
             name_of(run, settings),

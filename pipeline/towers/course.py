@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
+from darklode.pipeline.towers.checkpoint import Checkpoints, Kept, Nowhere
 from darklode.pipeline.towers.loss import distillation, parts
 from darklode.pipeline.towers.pair import Pair
 from darklode.pipeline.towers.student import Student
@@ -83,6 +84,11 @@ class Rounds:
         turns, self._waiting = self._waiting[: self.size], self._waiting[self.size :]
         return turns
 
+    def skip(self, batches: int) -> None:
+        """Leave some out, as if they had been read."""
+        for _ in range(batches):
+            self.next()
+
 
 def distances(teacher: Floats, student: Floats) -> Floats:
     """‖q − s‖ of each query, shape (n_queries,): the mean bounds what is lost (ScalingNote, Proposition 3.2)."""
@@ -90,8 +96,14 @@ def distances(teacher: Floats, student: Floats) -> Floats:
     return np.asarray(far, np.float32)
 
 
-def learn(
-    lesson: Lesson, settings: TowerSettings, rate: float, student: Student, seed: int, tell: Tell
+def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+    lesson: Lesson,
+    settings: TowerSettings,
+    rate: float,
+    student: Student,
+    seed: int,
+    tell: Tell,
+    kept: Kept | None = None,
 ) -> Course[Look]:
     """Train a student by sentence-transformers' trainer: AdamW, the rate rises and falls along two lines.
 
@@ -102,21 +114,24 @@ def learn(
         student: learns where it is.
         seed: of the order of queries.
         tell: hears of each look: steps done, and what was seen.
+        kept: where the trial's state lies; it goes on from there. None: nowhere.
     """
-    watch = _Watch(lesson, settings.steps, student, tell)
     optimiser = adamw(student.parameters(), rate)
+    rates = schedule(optimiser, settings.steps)
+    saving = Checkpoints(kept or Nowhere(), student, (optimiser, rates))
+    watch = _Watch(lesson, settings.steps, student, tell, saving)
+    done, turns = watch.resume(Look), Rounds(len(lesson.texts), settings.batch, seed)
+    turns.skip(done)
     training = fitting.Training(
         len(lesson.texts),
         fitting.Tokens(student.features, lesson.of),
         _Loss(student, lesson, watch),
-        watch.goes_on,
+        lambda step: watch.goes_on(done + step),
         optimiser,
-        schedule(optimiser, settings.steps),
+        rates,
     )
-    turns = Rounds(len(lesson.texts), settings.batch, seed)
-    fitting.fit(
-        student.loaded, fitting.Steps(settings.steps, turns, "towers.batch", seed, settings.report_to), training
-    )
+    steps = fitting.Steps(settings.steps - done, turns, "towers.batch", seed, settings.report_to)
+    fitting.fit(student.loaded, steps, training)
     return watch.course
 
 
@@ -134,8 +149,8 @@ def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
 class _Watch(Watch[Look]):
     """How near the student is to its teacher."""
 
-    def __init__(self, lesson: Lesson, steps: int, student: Student, tell: Tell) -> None:
-        super().__init__(steps, LOOKS, student, tell)
+    def __init__(self, lesson: Lesson, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints) -> None:
+        super().__init__(steps, LOOKS, checkpoints, tell)
         self._lesson, self._student = lesson, student
 
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:

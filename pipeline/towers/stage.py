@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, State, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
@@ -38,7 +38,8 @@ Row = dict[str, Any]
 def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Pair, *, seed: int) -> None:
     """Train a student with each learning rate, and write how it went, how near it came, and its weights.
 
-    The teacher encodes each query once, into the cache. One unit a trial; one that was killed begins anew.
+    The teacher encodes each query once, into the cache. One unit a trial; one that was killed goes on
+    from its last checkpoint.
 
     Args:
         tables: holds `tower_queries`.
@@ -58,9 +59,10 @@ def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Pair, 
     lesson = Lesson(_encoded(tables, output, pair), pair, validation)
     basis = key_of(tables.content(TOWER_QUERIES.name), pair.identity)
     for number, rate in enumerate(settings.learning_rates):
-        with output.unit(f"{number}: {rate}", key_of(basis, rate)) as unit:
+        named = f"{number}: {rate}", key_of(basis, rate)
+        with output.unit(*named) as unit:
             if not unit.done:
-                _try(output, lesson, settings, number, seed)
+                _try(output, lesson, settings, number, seed, output.state(*named))
     tried = output.rows(DISTILLATION_TRIALS.name)
     output.count(FunnelStep(DISTIL.name, "queries to learn from", len(lesson.texts), "students", tried))
 
@@ -74,7 +76,7 @@ def _encoded(tables: Tables, output: Output, pair: Pair) -> pa.Array:
     return texts
 
 
-def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int) -> None:
+def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, kept: State) -> None:
     from darklode.pipeline.towers.course import learn
     from darklode.pipeline.train.loop import steady
 
@@ -86,7 +88,7 @@ def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed
     with steady(seed):
         student = lesson.pair.open()
         student.begin(*lesson.drawn(FIRST, seed))
-        course = learn(lesson, settings, rate, student, seed, tell)
+        course = learn(lesson, settings, rate, student, seed, tell, kept)
     output.write(DISTILLATION_LOG.name, _log(number, course))
     row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.reached.distance}
     output.write(DISTILLATION_TRIALS.name, pa.Table.from_pylist([row], schema=DISTILLATION_TRIALS.schema))
@@ -136,5 +138,5 @@ def graduate(tables: Tables, pair: Pair) -> Student:
     trial = best(tables)["trial"]
     weights = from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [trial]))
     student = pair.open()
-    student.take(weights, 1.0)
+    student.take(weights)
     return student

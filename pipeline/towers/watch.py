@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from darklode.pipeline.towers.checkpoint import Checkpoints
 from darklode.pipeline.train.weights import Weights
 
 Tell = Callable[[int, str], None]
@@ -28,13 +29,6 @@ class Look(Protocol):
 
 
 Seen = TypeVar("Seen", bound=Look)
-
-
-class Learner(Protocol):
-    """What learns."""
-
-    def state(self) -> Weights:
-        """Copies of what it trains, by name."""
 
 
 @dataclass
@@ -67,7 +61,7 @@ class Watch(ABC, Generic[Seen]):
     Args:
         steps: of the trial.
         looks: how many, besides that before the first step.
-        learner: whose weights are kept.
+        checkpoints: of what learns, whose best weights are kept.
         tell: hears of each look: steps done, and what was seen.
 
     Attributes:
@@ -75,15 +69,24 @@ class Watch(ABC, Generic[Seen]):
         seen: parts of the loss at each step since the last look.
     """
 
-    def __init__(self, steps: int, looks: int, learner: Learner, tell: Tell) -> None:
+    def __init__(self, steps: int, looks: int, checkpoints: Checkpoints, tell: Tell) -> None:
         self.course, self.seen = Course[Seen](), list[Tensor]()
         self._steps, self._every = steps, max(1, steps // looks)
-        self._learner, self._tell = learner, tell
+        self._checkpoints, self._tell = checkpoints, tell
+
+    def resume(self, look: type[Seen]) -> int:
+        """Go on where the trial was killed; returns the steps done.
+
+        Args:
+            look: what is seen.
+        """
+        return self._checkpoints.resume(self.course, look)
 
     def goes_on(self, step: int) -> bool:
         """Look where it is time to, so many steps having been taken; whether another one follows."""
         last = step >= self._steps
-        if step % self._every == 0 or last:
+        looked = self.course.looks and self.course.looks[-1].step == step
+        if (step % self._every == 0 or last) and not looked:
             self._keep(step)
         return not last
 
@@ -91,10 +94,11 @@ class Watch(ABC, Generic[Seen]):
         means = torch.stack(self.seen).mean(dim=0).tolist() if self.seen else [None, None]
         look, said = self.look(step, *means)
         if not self.course.looks or look.worth > self.course.reached.worth:
-            self.course.best = self._learner.state()
+            self.course.best = self._checkpoints.learner.state()
         self.course.looks.append(look)
-        self._tell(step, said)
         self.seen.clear()
+        self._checkpoints.write(self.course)
+        self._tell(step, said)
 
     @abstractmethod
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Seen, str]:

@@ -171,7 +171,7 @@ class Encoder:
         began = {} if self.start is None else {START: self.start.numpy().copy()}
         return began | {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
 
-    def take(self, weights: Weights, share: float) -> None:
+    def take(self, weights: Weights, share: float = 1.0) -> None:
         """Take trained weights, a share of the way from the base's; of LoRA B times the share."""
         with torch.no_grad():
             for name, one in self.trained.items():

@@ -76,6 +76,8 @@ def fit(model: Any, steps: Steps, training: Training) -> None:
 
     Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
 
+    Where no step is left nothing is done.
+
     Args:
         model: loaded; gradients of a step are cut to length 1.
         steps: how many, and of what.
@@ -84,6 +86,8 @@ def fit(model: Any, steps: Steps, training: Training) -> None:
     Raises:
         SettingsError: the processes cannot share a batch evenly.
     """
+    if not steps.count:
+        return
     with tempfile.TemporaryDirectory(prefix="darklode-train-") as scratch:
         given = _arguments(scratch, steps, str(model.device))
         if steps.turns.size % given.world_size:

@@ -1,6 +1,8 @@
 """train-towers --stage 1 on a whole run: what it leaves, that it stands, and what is refused."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from darklode.pipeline.serve.service import Question
 from darklode.schemas.settings import Settings
 from helpers.adapted import model_in, settings_for
 from helpers.dual import build_with_documents
+from helpers.environment import with_paths
 from helpers.tiny_bert import tiny_bert
 
 QUICK = {"dual": {"layers": 1, "nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1e-3]}}
@@ -54,6 +57,28 @@ def searched_by(out: str, run: str) -> None:
         chunks = Run(run).tables("chunks").read("chunks")
         scores = plain.encode_query([text]) @ plain.encode_document(view(chunks).to_pylist()).T
         assert [one["score"] for one in found] == pytest.approx(sorted(scores[0], reverse=True)[:10], abs=1e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_of_the_command_are_one_run(tmp_path: Path) -> None:
+    """One of them leads and writes; the second time nothing is due, and both find so."""
+    build_with_documents(tmp_path / "run")
+    model, chosen = (
+        str(model_in(tmp_path).model),
+        [f"--set=dual.{name}={value}" for name, value in QUICK["dual"].items()],
+    )
+    words = ["darklode", "train-towers", str(tmp_path / "run"), "--stage", "1", "--encoder", model, *chosen]
+    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    out, environment = tmp_path / "out", with_paths(ACCELERATE_USE_CPU="true")
+    for _ in range(2):
+        done = subprocess.run([*launched, *words, "--out", str(out)], env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()[-2000:]
+        assert (done.stdout + done.stderr).decode().count("✓ dual_trials") == 1
+    train_towers([str(tmp_path / "run")], model, str(tmp_path / "alone"), QUICK, stage=1)
+    both, alone = (Run(str(one)).tables("dual_log").read("dual_log").to_pylist() for one in (out, tmp_path / "alone"))
+    assert [row["step"] for row in both] == [row["step"] for row in alone]
+    losses = [[row["contrastive"] for row in rows[1:]] for rows in (both, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_stage_1_has_neither_teacher_nor_queries(tmp_path: Path) -> None:

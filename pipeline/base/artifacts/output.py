@@ -57,6 +57,22 @@ class Unit:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class State:
+    """Where a unit that is under way keeps what it needs to go on after a kill; it goes with the progress records."""
+
+    store: Store
+    name: str
+
+    def read(self) -> bytes | None:
+        """What was written last; None where nothing was."""
+        return self.store.read(self.name)
+
+    def write(self, data: bytes) -> None:
+        """Keep it in the place of what was written before: all of it or nothing."""
+        self.store.write(self.name, data)
+
+
 class Output:
     """A stage's open outputs. Parts keep the order in which the stage's code writes them.
 
@@ -179,6 +195,10 @@ class Output:
         return raw is not None and all(
             self._intact.holds(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
+
+    def state(self, name: str, basis: str) -> State:
+        """Where the unit that `unit` opens for this name and basis keeps its state."""
+        return State(self._store, f"progress/{self._plan.stage.name}/{self.unit_key(name, basis)}.state")
 
     @contextmanager
     def unit(self, name: str, basis: str) -> Iterator[Unit]:

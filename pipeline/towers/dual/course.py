@@ -13,6 +13,7 @@ import torch.distributed as processes
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from darklode.pipeline.towers.checkpoint import Checkpoints, Kept, Nowhere
 from darklode.pipeline.towers.course import adamw, schedule
 from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stream import Stream, allowed
@@ -76,7 +77,15 @@ class Trial:
     seed: int
 
 
-def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, trial: Trial, tell: Tell) -> Course[Look]:
+def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+    stream: Stream,
+    sample: Sample,
+    towers: Towers,
+    dual: DualSettings,
+    trial: Trial,
+    tell: Tell,
+    kept: Kept | None = None,
+) -> Course[Look]:
     """Train both towers by sentence-transformers' trainer.
 
     Started by torchrun, each process encodes its share of every batch, and all are compared with all; the steps are
@@ -89,20 +98,25 @@ def learn(stream: Stream, sample: Sample, towers: Towers, dual: DualSettings, tr
         dual: views, losses and steps.
         trial: rate, τ and seed.
         tell: hears of each look: steps done, and what was seen.
+        kept: where the trial's state lies; it goes on from there. None: nowhere.
     """
     if dual.checkpointing:
         towers.checkpoint()
-    watch = _Watch(sample, towers, dual, tell)
     optimiser = adamw(towers.parameters(), trial.rate)
+    rates = schedule(optimiser, dual.steps)
+    watch = _Watch(sample, towers, dual, tell, Checkpoints(kept or Nowhere(), towers, (optimiser, rates)))
+    done = watch.resume(Look)
+    stream.skip(done)
     training = fitting.Training(
         stream.slots,
         Tokens(stream, towers),
         Loss(towers.model, stream, dual, trial.temperature, watch.seen),
-        watch.goes_on,
+        lambda step: watch.goes_on(done + step),
         optimiser,
-        schedule(optimiser, dual.steps),
+        rates,
     )
-    fitting.fit(towers.model, fitting.Steps(dual.steps, stream, "dual.batch", trial.seed, dual.report_to), training)
+    steps = fitting.Steps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
+    fitting.fit(towers.model, steps, training)
     return watch.course
 
 
@@ -182,8 +196,10 @@ def gathered(values: Tensor, dim: int = 0) -> Tensor:
 class _Watch(Watch[Look]):
     """How high validation queries rank their positives."""
 
-    def __init__(self, sample: Sample, towers: Towers, dual: DualSettings, tell: Tell) -> None:
-        super().__init__(dual.steps, LOOKS, towers, tell)
+    def __init__(
+        self, sample: Sample, towers: Towers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(dual.steps, LOOKS, checkpoints, tell)
         self._sample, self._towers = sample, towers
 
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, State, Tables, key_of
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.prompt import Prompt
+from darklode.pipeline.train import processes
 from darklode.pipeline.train.sources import Source, words_of
 from darklode.pipeline.train.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
@@ -87,7 +88,7 @@ def train_both(
 ) -> None:
     """Train both towers with each rate and temperature, and write how it went, what it reached, and its weights.
 
-    One unit a trial; one that was killed begins anew.
+    One unit a trial; one that was killed goes on from its last checkpoint.
 
     Args:
         tables: those of `adaptation_pairs`, and `tower_triplets`.
@@ -104,17 +105,38 @@ def train_both(
     basis = key_of(*(tables.content(name) for name in READS), beginning.identity)
     tried = list(product(dual.learning_rates, dual.temperatures))
     for number, (rate, temperature) in enumerate(tried):
-        with output.unit(f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)) as unit:
+        named = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
+        with output.unit(*named) as unit:
             if not unit.done:
                 done = number * dual.steps
 
                 def tell(step: int, seen: str, done: int = done) -> None:
                     output.progress(done + step, len(tried) * dual.steps, seen)
 
-                course = trial(tables, looked, (dual, adapt, beginning), (rate, temperature, seed), tell)
+                towers, tried_now = (dual, adapt, beginning), (rate, temperature, seed)
+                kept = output.state(*named)
+                processes.order((number, kept.name))
+                course = trial(tables, looked, towers, tried_now, tell, kept)
                 _write(output, number, (rate, temperature), course)
     rows = output.rows(DUAL_TRIALS.name)
     output.count(FunnelStep(TRAINED.name, "triplets", tables.rows(TOWER_TRIPLETS.name), "pairs of towers", rows))
+
+
+def go_along(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning, *, seed: int) -> None:
+    """Take the steps of each trial along with the process that leads, which alone writes.
+
+    Args:
+        run: where that one works; all of them reach it.
+        dual: as it has them.
+        adapt: likewise.
+        beginning: likewise.
+        seed: likewise.
+    """
+    for number, kept in processes.orders():
+        tables = run.tables(*READS)
+        looked = sample(tables, beginning.sources, dual.held_out, seed)
+        tried = list(product(dual.learning_rates, dual.temperatures))[number]
+        trial(tables, looked, (dual, adapt, beginning), (*tried, seed), lambda *_: None, State(run.store, kept))
 
 
 def trial(
@@ -123,6 +145,7 @@ def trial(
     towers: tuple[DualSettings, AdaptSettings, Beginning],
     tried: tuple[float, float, int],
     tell: Any,
+    kept: State | None = None,
 ) -> Course[Look]:
     """Train one pair of towers.
 
@@ -132,6 +155,7 @@ def trial(
         towers: what they are and begin as.
         tried: rate, τ and seed.
         tell: hears of each look.
+        kept: where its state lies; None: nowhere.
     """
     from darklode.pipeline.towers.dual.course import Trial, learn
     from darklode.pipeline.towers.dual.stream import Stream
@@ -140,7 +164,7 @@ def trial(
     dual, adapt, beginning = towers
     with steady(tried[2]):
         pair, stream = begun(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
-        return learn(stream, looked, pair, dual, Trial(*tried), tell)
+        return learn(stream, looked, pair, dual, Trial(*tried), tell, kept)
 
 
 def begun(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning) -> Towers:

@@ -35,7 +35,11 @@ class Stream:
         self.size = min(batch, tables.rows(TOWER_TRIPLETS.name))
         self.slots = HELD * self.size
         self._held: list[pa.Table | None] = [None] * HELD
-        self._next, self._batches = 0, self._cut()
+        self._next, self._skipped, self._batches = 0, 0, self._cut()
+
+    def skip(self, batches: int) -> None:
+        """Leave the first batches out, as if they had been read: parts that hold no other row are not opened."""
+        self._skipped = batches * self.size
 
     def next(self) -> Ints:
         """The slots of the next batch."""
@@ -63,8 +67,10 @@ class Stream:
         while True:
             draws = np.random.default_rng([self._seed, turn])
             for number in draws.permutation(len(self._parts)) if turn else range(len(self._parts)):
-                rows = self._tables.part(self._parts[number])
-                yield rows.take(pa.array(draws.permutation(rows.num_rows)))
+                order = draws.permutation(self._parts[number].rows)
+                left, self._skipped = order[self._skipped :], max(0, self._skipped - len(order))
+                if len(left):
+                    yield self._tables.part(self._parts[number]).take(pa.array(left))
             turn += 1
 
 

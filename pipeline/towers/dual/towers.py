@@ -20,6 +20,7 @@ from darklode.pipeline.towers.start import mapped, unit
 from darklode.pipeline.towers.student import cut
 from darklode.pipeline.train.encoder import add_lora, trainable
 from darklode.pipeline.train.folder import modules
+from darklode.pipeline.train.processes import mine
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View
@@ -104,7 +105,7 @@ class Towers:
         """The encoder as it is; a decoder with its prompt: its form is seen from whether it is causal."""
         from sentence_transformers import SentenceTransformer
 
-        loaded: Any = load_model(self.settings, devices(self.settings.device)[0])
+        loaded: Any = load_model(self.settings, mine(devices(self.settings.device)))
         if not decoder.is_causal(loaded):
             return loaded
         if name == "query":

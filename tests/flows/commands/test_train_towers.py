@@ -51,6 +51,16 @@ def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> Non
     assert given == []
 
 
+def test_several_processes_train_both_towers_alone(
+    given: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    error = call("runs/a", "--encoder", "e", "--out", "o")
+    assert isinstance(error, CommandLineError)
+    assert "--stage 1" in str(error)
+    assert given == []
+
+
 def test_layers_and_another_model_are_not_taken_together(given: list[tuple[Any, ...]]) -> None:
     error = call("runs/a", "--encoder", "e", "--out", "o", "--layers", "2", "--student", "m")
     assert isinstance(error, CommandLineError)

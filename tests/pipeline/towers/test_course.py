@@ -37,7 +37,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, less
     with steady(1):
         student, turns = distilled.pair.open(), Rounds(len(lesson.texts), SHORT.batch, 1)
         student.loaded.train()
-        optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=DECAY)
+        optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=DECAY, fused=True)
         schedule = transformers.get_linear_schedule_with_warmup(optimiser, 1, SHORT.steps)
         for _ in range(course.step):
             texts = lesson.of(turns.next().tolist())

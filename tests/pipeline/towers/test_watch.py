@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from darklode.pipeline.towers.checkpoint import Checkpoints, Nowhere
 from darklode.pipeline.towers.watch import Watch
 from darklode.pipeline.train.weights import Weights
 
@@ -26,6 +27,9 @@ class Learner:
     def state(self) -> Weights:
         return {"steps": np.array([self.steps], np.float32)}
 
+    def take(self, weights: Weights) -> None:
+        self.steps = int(weights["steps"].item())
+
 
 class Watching(Watch[Look]):
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
@@ -34,7 +38,7 @@ class Watching(Watch[Look]):
 
 def test_the_first_of_the_best_looks_is_kept() -> None:
     learner, told = Learner(), list[tuple[int, str]]()
-    watch = Watching(10, 3, learner, lambda step, said: told.append((step, said)))
+    watch = Watching(10, 3, Checkpoints(Nowhere(), learner), lambda step, said: told.append((step, said)))
     while watch.goes_on(learner.steps):
         watch.seen.append(torch.tensor([float(learner.steps), 1.0]))
         learner.steps += 1

@@ -1,6 +1,5 @@
 """Training: a plain loop's steps, the same bytes again, and the steps of one process taken by two."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from darklode.pipeline.towers.watch import Course
 from darklode.pipeline.train.loop import steady
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
+from helpers.environment import with_paths
 
 from .conftest import QUICK, Trained
 
@@ -130,8 +130,7 @@ def in_two(script: Path, text: str, *given: str) -> None:
     """Run a script by torchrun on the CPU, with gloo."""
     script.write_text(text)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = with_paths(ACCELERATE_USE_CPU="true")
     done = subprocess.run([*command, *given], env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
 

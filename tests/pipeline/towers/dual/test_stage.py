@@ -1,4 +1,9 @@
-"""The trials: each is kept with its weights, a killed one alone begins anew, and the best one graduates."""
+"""The trials: each is kept with its weights, a killed one goes on, and the best one graduates."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -9,6 +14,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.towers.dual.stage import TRAINED, graduates, sample
 from darklode.pipeline.train.loop import steady
+from helpers.environment import with_paths
 from helpers.runs import put, read
 
 from .conftest import QUICK, Trained
@@ -52,6 +58,41 @@ def test_without_validation_queries_nothing_is_trained(both: Trained) -> None:
         put(run, name, rows)
     with pytest.raises(ArtifactError, match="no validation query"):
         sample(run.tables(), both.base.sources, 4, 0)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from darklode.flows.train_both_towers import steps, topical
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.towers import checkpoint
+from darklode.schemas.towers import DualSettings
+from helpers.adapted import base_for, settings_for
+
+root, source, out, dual = sys.argv[1:]
+base = topical(base_for(Run(source), root=Path(root)))
+settings = settings_for(Path(root)).model_copy(update={"dual": DualSettings.model_validate_json(dual)})
+checkpoint.SECONDS = 0.0
+
+def told(done, total, note):
+    if done == 30 and "L^con" in note:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for step in steps(base, settings)[:3]:
+    Run(out).execute(step.plan(Run(out)), step.work, told)
+"""
+
+
+def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_path: Path) -> None:
+    """Killed in the second of two: the first stands, and the second begins at its last look."""
+    given = [str(both.root), both.base.sources[0].run.store.url, str(tmp_path / "out"), QUICK.model_dump_json()]
+    done = subprocess.run([sys.executable, "-c", KILLED, *given], env=with_paths(), capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    out, told, step = Run(str(tmp_path / "out")), list[int](), steps(both.base, both.settings)[2]
+    out.execute(step.plan(out), step.work, lambda done, _, note: told.append(done))
+    assert told == [32, 34, 36, 38, 40]
+    for name in TRAINED.writes:
+        assert out.tables(name).content(name) == both.out.tables(name).content(name)
 
 
 def test_it_stands_until_something_changes(both: Trained) -> None:

@@ -42,6 +42,16 @@ def test_a_pass_has_each_row_once_and_the_next_another_order(tmp_path: object) -
     assert found == asked(Stream(tables, 10, 1), 12) != asked(Stream(tables, 10, 2), 12)
 
 
+def test_what_is_skipped_is_as_if_it_had_been_read(tmp_path: object) -> None:
+    """Across parts, and across passes."""
+    tables = streamed(f"{tmp_path}/run", rows(0, 30), rows(30, 33))
+    every = asked(Stream(tables, 10, 1), 20)
+    for batches in (0, 1, 3, 7, 12):
+        stream = Stream(tables, 10, 1)
+        stream.skip(batches)
+        assert asked(stream, 20 - batches) == every[batches * 10 :]
+
+
 def test_a_batch_is_held_while_others_are_under_way(tmp_path: object) -> None:
     stream = Stream(streamed(f"{tmp_path}/run", rows(0, 64)), 8, 1)
     turns = [stream.next().tolist() for _ in range(HELD)]

@@ -1,0 +1,124 @@
+"""A trial whose process is killed goes on from its last checkpoint, and ends with the bytes of one that was not."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.towers import checkpoint
+from darklode.pipeline.towers.checkpoint import Checkpoints, Nowhere
+from darklode.pipeline.towers.stage import DISTIL
+from darklode.pipeline.towers.watch import Course
+from darklode.pipeline.train.weights import Weights
+from helpers.environment import with_paths
+
+from .conftest import Distilled
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from darklode.flows.train_towers import steps
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.towers import checkpoint
+from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.stage import DISTIL
+from darklode.schemas.towers import TowerSettings
+from helpers.adapted import base_for, settings_for
+
+root, source, out, file, towers = sys.argv[1:]
+base = base_for(Run(source), root=Path(root))
+settings = settings_for(Path(root)).model_copy(update={"towers": TowerSettings.model_validate_json(towers)})
+checkpoint.SECONDS = 0.0
+
+def told(done, total, note):
+    if done == 30 and "held-out" in note:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for step in steps(base, Pair(base.encoder, settings.cache, None, 1), [file], settings):
+    Run(out).execute(step.plan(Run(out)), step.work, told if step.stage is DISTIL else lambda *_: None)
+"""
+
+
+def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distilled, tmp_path: Path) -> None:
+    given = [distilled.root, distilled.source.store.url, tmp_path / "out", distilled.files[0]]
+    command = [sys.executable, "-c", KILLED, *map(str, given), distilled.settings.towers.model_dump_json()]
+    done = subprocess.run(command, env=with_paths(), capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    out, told = Run(str(tmp_path / "out")), list[int]()
+    (step,) = [one for one in distilled.steps() if one.stage is DISTIL]
+    out.execute(step.plan(out), step.work, lambda done, _, note: told.append(done) if "held-out" in note else None)
+    assert told == list(range(33, 61, 3))
+    for name in DISTIL.writes:
+        assert out.tables(name).content(name) == distilled.out.tables(name).content(name)
+    assert not list((tmp_path / "out" / "progress").rglob("*.state"))
+
+
+@dataclass(frozen=True)
+class Look:
+    step: int
+    worth: float
+
+
+class Learner:
+    """One number, stepped by AdamW."""
+
+    def __init__(self) -> None:
+        self.number = torch.nn.Parameter(torch.ones(1))
+        self.optimiser = torch.optim.AdamW([self.number], lr=0.1)
+        self.rates = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: 1 / (1 + step))
+
+    def step(self) -> None:
+        self.optimiser.zero_grad()
+        (self.number**2).backward()
+        self.optimiser.step()
+        self.rates.step()
+
+    def state(self) -> Weights:
+        return {"number": self.number.detach().numpy().copy()}
+
+    def take(self, weights: Weights) -> None:
+        with torch.no_grad():
+            self.number.copy_(torch.from_numpy(weights["number"]))
+
+
+class Memory:
+    data: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.data
+
+    def write(self, data: bytes) -> None:
+        self.data = data
+
+
+def checkpoints(memory: Memory | Nowhere, learner: Learner) -> Checkpoints:
+    return Checkpoints(memory, learner, (learner.optimiser, learner.rates))
+
+
+def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    first, memory = Learner(), Memory()
+    for _ in range(3):
+        first.step()
+    course = Course([Look(0, 0.5), Look(3, 1.0)], {"number": np.array([2.0], np.float32)})
+    checkpoints(memory, first).write(course)
+    second, found = Learner(), Course[Look]()
+    assert checkpoints(memory, second).resume(found, Look) == 3
+    assert (found.looks, found.best) == (course.looks, course.best)
+    for _ in range(2):
+        first.step()
+        second.step()
+    assert first.state()["number"].tobytes() == second.state()["number"].tobytes()
+
+
+def test_a_checkpoint_waits_until_it_is_worth_its_price() -> None:
+    memory, learner = Memory(), Learner()
+    checkpoints(memory, learner).write(Course([Look(0, 0.5)], learner.state()))
+    assert memory.data is None
+    assert checkpoints(memory, learner).resume(Course[Look](), Look) == 0
