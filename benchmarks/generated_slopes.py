@@ -178,7 +178,7 @@ def laws_of(base: Base, cells: LawSettings, root: Path, say: str, *, fitted: boo
     """A folder of laws."""
     out = Run(str(root))
     note(out, {LAWS: [base.sources[0].run.store.url]})
-    for step in steps(base, Settings(adapt=HEAD, laws=cells)):
+    for step in steps([base], Settings(adapt=HEAD, laws=cells)):
         if fitted or step.stage is not FIT:
             done(out, step, say)
     return out

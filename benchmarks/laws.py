@@ -49,7 +49,7 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
         run = run_of(collections / name, Path(scratch) / "run", ONLY[name])
         base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
         settings, out = Settings(adapt=HEAD, laws=LawSettings(seeds=seeds)), Run(str(Path(scratch) / "laws"))
-        for step in steps(base, settings):
+        for step in steps([base], settings):
             out.execute(step.plan(out), step.work, lambda *told: print(name, *told, flush=True))
         found = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
     return found | {"seconds": time.process_time() - began}

@@ -12,9 +12,11 @@ from darklode.flows.executor import executor
 from darklode.flows.fit_laws import laws_folder
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import GENERATED, LAWS, SETTINGS, note, noted, recorded
+from darklode.flows.spreading import spreading
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.laws.fit import FIT, laws
 from darklode.pipeline.laws.page import PAGE, page, told
@@ -24,12 +26,13 @@ from darklode.schemas.laws import OWN_SOURCES
 from darklode.schemas.settings import Settings
 
 
-def run_laws(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> str:
+def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: dict[str, Any] | None = None) -> str:
     """Train each cell of the grid, and fit laws to what they reach.
 
     Args:
         runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        encoders: names among the settings' encoders, or sentence-transformers models; of several, a law of labels and
+            parameters is looked for.
         out: folder or s3:// prefix of points and laws.
         settings: what differs from the first run's own settings.
 
@@ -43,11 +46,11 @@ def run_laws(runs: Sequence[str], encoder: str, out: str, settings: dict[str, An
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
     check_parts(chosen.adapt.method)
-    base, run = base_of(runs, made, encoder, chosen), laws_folder(out)
-    with run.lock():
-        note(run, {LAWS: list(runs), "encoder": encoder})
+    bases, run = [base_of(runs, made, encoder, chosen) for encoder in encoders], laws_folder(out)
+    with run.lock(), spreading(chosen.runner, run) as spread:
+        note(run, {LAWS: list(runs), "encoders": list(encoders)})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in steps(base, chosen):
+        for step in steps(bases, chosen, spread):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         text = page(run)
@@ -59,17 +62,19 @@ def run_laws(runs: Sequence[str], encoder: str, out: str, settings: dict[str, An
     return " ".join(said)
 
 
-def steps(base: Base, settings: Settings) -> list[Step]:
+def steps(bases: Sequence[Base], settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     from darklode.pipeline.laws.grid import GRID, grid
 
     given = settings.adapt.but("tenant", "sources", "min_probability", "judge_holes")
+    numbered = {f"{number}": one for number, one in enumerate(bases)}
     return [
-        pairs_step(base, settings),
+        pairs_step(bases[0], settings),
         Step(
             GRID,
-            call(grid, given, base, settings.laws, seed=settings.seed),
+            call(grid, given, numbered, settings.laws, seed=settings.seed, spread=spread),
             lambda: _generated(settings),
+            unkeyed=("spread",),
         ),
         Step(FIT, call(laws, seed=settings.seed)),
     ]

@@ -11,7 +11,7 @@ SOURCE = field("source", pa.string(), "who gave the labels, as its rows say")
 FORM = field("form", pa.string(), "size, parameters, joint, additive, constant; `size, begun` has D₀")
 OF = field("fitted_to", pa.string(), "`without the largest`, or `all`; points near to chance are in neither")
 SIZE = field("size", pa.int64(), "labelled queries that were learned from")
-PARAMETERS = field("parameters", pa.float64(), "of the model; null where nobody says", null=True)
+PARAMETERS = field("parameters", pa.float64(), "of the model, embeddings left out; null where nobody says", null=True)
 
 SPLIT = field("split", pa.string(), "train, validation or test: the side of the query")
 ENCODER = field("encoder", pa.string(), "as it was named")
@@ -66,6 +66,7 @@ LAW_POINTS = Table(
             SOURCE,
             SIZE,
             PARAMETERS,
+            field("encoder", pa.string(), "which was trained; null where nobody says", null=True),
             field("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
             field("pairs", pa.int64(), "queries with a positive each that were learned from", null=True),
             field("value", pa.float64(), "the measure's mean over the test queries"),

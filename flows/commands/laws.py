@@ -52,7 +52,10 @@ def run(
     runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs to learn from.")],
     *,
     encoder: Annotated[
-        str, typer.Option(metavar="NAME", help="An encoder of the settings, or a sentence-transformers model.")
+        list[str],
+        typer.Option(
+            metavar="NAME", help="An encoder of the settings, or a sentence-transformers model; may be given again."
+        ),
     ],
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where points, laws and page go: a folder of its own.")],
     size: Annotated[

@@ -57,7 +57,7 @@ class Base:
     start: Start | None = None
 
     @cached_property
-    def _model(self) -> Deferred:
+    def model(self) -> Deferred:
         """Loaded once, and only where a vector is missing."""
         return Deferred(self.encoder, self.cache.root)
 
@@ -70,7 +70,7 @@ class Base:
     def queries(self, texts: Sequence[str]) -> Floats:
         """The base's vectors of queries, shape (len(texts), dimensions)."""
         cache = EmbeddingCache(self.cache.root, self.cache.dtype)
-        return CachedQueries(self._model, cache)(texts)
+        return CachedQueries(self.model, cache)(texts)
 
     def open(self, tables: Tables) -> Frozen:
         """The vectors of all texts of `adaptation_texts`."""
@@ -78,7 +78,7 @@ class Base:
 
     def over(self, texts: pa.Table) -> Frozen:
         """The vectors of texts, rows of `adaptation_texts`; those that the cache lacks are encoded first."""
-        encoder, cache = self._model, EmbeddingCache(self.cache.root, self.cache.dtype)
+        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
         if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():

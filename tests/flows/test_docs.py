@@ -131,7 +131,7 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
         compare_adapters.comparing(BASE, settings, [], 1),
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
-        run_laws.steps(BASE, settings),
+        run_laws.steps([BASE], settings),
         plan_laws.steps(Known("default"), Wanted(), None, [], settings, 0),
         generate_queries.steps(SOURCE, InverseCloze(), settings),
         build_index.steps(Run("."), BASE, settings, None),

@@ -32,7 +32,7 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "laws run runs/a --encoder e --out o --size 0 --size 100 --source ict --seeds 2 --set adapt.steps=5".split()
     assert CliRunner().invoke(app, words).exit_code == 0
     laws = {"sizes": [0, 100], "sources": ["ict"], "seeds": 2}
-    assert kept == [(run_laws.run_laws, ["runs/a"], "e", "o", {"adapt": {"steps": 5}, "laws": laws})]
+    assert kept == [(run_laws.run_laws, ["runs/a"], ["e"], "o", {"adapt": {"steps": 5}, "laws": laws})]
     Settings.model_validate(kept[0][4])
 
 
@@ -61,13 +61,13 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     adapt = {"method": "linear", "steps": 5, "learning_rates": [1e-3], "start": "base", "batch": 8}
     settings: dict[str, Any] = {"adapt": adapt, "laws": {"sizes": [10, 20, 40], "seeds": 1}}
     with pytest.raises(SettingsError, match="there are 39 queries"):
-        run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
+        run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     settings["laws"] = {"sources": ["people"]}
     with pytest.raises(SettingsError, match="people is none of labels, bm25"):
-        run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
+        run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     made = generated(source, tmp_path / "made")
     settings["laws"] = {"sizes": [10, 20, 30], "seeds": 1, "sources": ["labels", made]}
-    said = run_laws.run_laws([source.store.url], str(tmp_path / "model"), str(tmp_path / "laws"), settings)
+    said = run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     assert said.count("labels: ") == said.count(f"{made}: ") == 3
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()
     planned = read(plan_laws(str(tmp_path / "laws"), Wanted(budget=10, per_label=1)), "law_plan")

@@ -177,6 +177,14 @@ def parameters(settings: Settings, model: ModelFolder | None) -> int:
     return int(float(named[1]) * (1e9 if named[2].lower() == "b" else 1e6)) if named else 0
 
 
+def inner_parameters(model: ModelFolder) -> int | None:
+    """How many numbers the model has besides those of embeddings; None where its files do not tell them apart."""
+    files = _weights(model.folder)
+    if not files or any(file.suffix != ".safetensors" for file in files):
+        return None
+    return int(sum(prod(tensor["shape"]) for file in files for name, tensor in _tensors(file) if "embed" not in name))
+
+
 def _snapshot(name: str, revision: str | None) -> Path | None:
     try:
         from huggingface_hub import snapshot_download
@@ -196,9 +204,14 @@ def _weights(folder: Path) -> list[Path]:
 def _parameters(file: Path) -> int:
     if file.suffix != ".safetensors":
         return file.stat().st_size // 4
+    return sum(prod(tensor["shape"]) for _, tensor in _tensors(file))
+
+
+def _tensors(file: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Name, shape and kind of each tensor, by the file's head alone."""
     with file.open("rb") as stream:
         head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    return sum(prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+    return [(name, tensor) for name, tensor in head.items() if name != "__metadata__"]
 
 
 def _fingerprint(folder: Path) -> str:

@@ -1,5 +1,8 @@
 """The grid: nested samples of whole clusters, a unit a cell, every source on the same test queries."""
 
+import pickle
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +13,9 @@ import pytest
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.laws.grid import GRID, _apart, default_sizes, prefix
+from darklode.pipeline.base.spread import here, park, parked
+from darklode.pipeline.laws.cell import _apart, prefix, release
+from darklode.pipeline.laws.grid import GRID, default_sizes
 from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
@@ -64,7 +69,7 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     source = build_to_adapt(tmp_path / "run")
     base, out = base_for(source, root=tmp_path), Run(str(tmp_path / "laws"))
     settings = settings_for(tmp_path).model_copy(update={"adapt": QUICK, "laws": CELLS})
-    for step in steps(base, settings):
+    for step in steps([base], settings):
         out.execute(step.plan(out), step.work)
     rows = read(out, "law_points")
     assert len(rows) == 3 * 3 * 4 * 2  # measures, sizes, sources, seeds
@@ -77,12 +82,62 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     manifest = out.manifest(GRID)
     assert manifest is not None
     more = settings.model_copy(update={"laws": CELLS.model_copy(update={"seeds": 1})})
-    (grid,) = [step for step in steps(base, more) if step.stage is GRID]
+    (grid,) = [step for step in steps([base], more) if step.stage is GRID]
     seen: list[str] = []
     out.execute(grid.plan(out), grid.work, lambda _done, _total, note: seen.append(note))
     assert not seen  # nothing was trained
     large = settings.model_copy(update={"laws": LawSettings(sizes=(SIDES["train"] + 9,))})
-    (grid,) = [step for step in steps(base, large) if step.stage is GRID]
+    (grid,) = [step for step in steps([base], large) if step.stage is GRID]
     plan = grid.plan(out)
     with pytest.raises(SettingsError, match="there are"):
         out.execute(plan, grid.work)
+
+
+class Apart:
+    """Each shard as a machine that shares nothing would work on it: it travels there, and its result is kept."""
+
+    places = 2
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.worked = run, list[str]()
+
+    def __call__(self, work: Any, shards: Any) -> Any:
+        for shard in shards:
+            release()
+            sent = pickle.loads(pickle.dumps((work, shard)))
+            self.worked.append(shard.name)
+            yield parked(self.run.store, shard.place, park(self.run.store, shard.place, sent[0](sent[1])))
+
+
+def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from helpers.tiny_bert import tiny_bert
+
+    source = build_to_adapt(tmp_path / "run")
+    base = base_for(source, root=tmp_path)
+    large = base.encoder.model_copy(update={"model": str(tiny_bert(tmp_path / "large", intermediate_size=64))})
+    bases = [base, replace(base, encoder=large)]
+    chosen = {"adapt": QUICK.model_copy(update={"steps": 3}), "laws": LawSettings(sizes=(10, 20), seeds=1)}
+    settings, outs = settings_for(tmp_path).model_copy(update=chosen), []
+    for name in ("here", "apart"):
+        out = Run(str(tmp_path / name))
+        spread = Apart(out) if name == "apart" else here
+        for step in steps(bases, settings, spread)[:2]:
+            out.execute(step.plan(out), step.work)
+        outs.append(out)
+        assert not isinstance(spread, Apart) or spread.worked == ["labels, 10, seed 0", "labels, 20, seed 0"] * 2
+    assert outs[0].tables("law_points").content("law_points") == outs[1].tables("law_points").content("law_points")
+    rows = read(outs[0], "law_points")
+    small, big = sorted({row["parameters"] for row in rows})
+    assert big - small == 2 * 8 * (64 - 8) + 64 - 8, "two matrices and a bias of the layer in between"
+    assert [row["encoder"] for row in rows] == [base.encoder.model] * 6 + [large.model] * 6
+    manifest = outs[1].manifest(GRID)
+    assert manifest is not None
+    told = {one["parameters"]: one for one in manifest.facts["models"]}
+    assert told.keys() == {small, big}
+    assert all(one["texts_per_second"] > 0 and one["seconds"] > 0 for one in told.values())
+    refused = settings.model_copy(update={"laws": LawSettings(sizes=(0, 10))})
+    (step,) = [step for step in steps(bases, refused) if step.stage is GRID]
+    plan = step.plan(outs[0])
+    with pytest.raises(SettingsError, match="size 0 has no place"):
+        outs[0].execute(plan, step.work)
