@@ -22,6 +22,7 @@ from darklode.pipeline.towers.dual.tested import MEASURES, SYSTEMS, TESTED, test
 from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.processes import demand_whole
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.settings import Settings
 
@@ -40,6 +41,7 @@ def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dic
 
     Raises:
         MissingPart: a model or a package is missing.
+        SettingsError: accelerate is to share the models out among processes.
     """
     base, chosen = _given(runs, encoder, settings or {})
     run = place(out)
@@ -69,6 +71,7 @@ def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings)
     check_parts(chosen.dual.method)
+    demand_whole()
     return topical(base_of(runs, made, encoder, chosen)), chosen
 
 

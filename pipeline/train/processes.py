@@ -7,8 +7,28 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from darklode.pipeline.base.errors import SettingsError
+
 PATIENCE = timedelta(days=7)
 """How long the others wait for the one that leads, which prepares and tests alone."""
+
+
+SHARED_OUT = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
+"""What accelerate sets where its configuration asks for a model that no process holds whole."""
+
+
+def demand_whole() -> None:
+    """Refuse what training here does not know: models whose numbers are shared out among processes.
+
+    Raises:
+        SettingsError: accelerate is told to do so.
+    """
+    for name, kind in SHARED_OUT.items():
+        if os.environ.get(name, "").lower() == "true":
+            raise SettingsError(
+                f"{kind} is in accelerate's configuration: here each process holds both towers whole; take "
+                "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and dual.checkpointing"
+            )
 
 
 def several() -> bool:

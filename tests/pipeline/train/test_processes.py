@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train import processes
 from helpers.environment import with_paths
 
@@ -39,6 +40,15 @@ def test_the_others_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -
     assert processes.several()
     assert processes.mine(["cuda:0", "cuda:1"]) == "cuda:1"
     assert processes.mine(["cpu"]) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_models_that_no_process_holds_whole_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "false")
+    processes.demand_whole()
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(SettingsError, match="each process holds both towers whole"):
+        processes.demand_whole()
 
 
 @pytest.mark.slow
