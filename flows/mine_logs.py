@@ -10,9 +10,11 @@ from darklode.flows.config import load_settings, project
 from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came, testing_on
 from darklode.flows.places import Place
 from darklode.flows.runs import place_for, record
+from darklode.flows.spreading import spreading
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
 from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
@@ -86,9 +88,9 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     logs, docs = given.place("logs", logs), given.place("docs", docs)
     run, dates = place_for(given.place("mined", out), mined=True), days(first, last)
     wish = Wish(accept_days or (), discard_days or (), reason)
-    with run.lock():
+    with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"logs": logs, "docs": docs}, chosen)
-        job = steps(run, logs, docs, chosen, dates)
+        job = steps(run, logs, docs, chosen, dates, spread)
         admitted = [step.stage for step in job].index(ADMIT_DAYS) + 1
         for step in job[:admitted]:
             before = run.manifest(step.stage)
@@ -101,7 +103,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         if test_days:
             chosen = testing_on(history_of(run, chosen), chosen, test_days)
             record(run, {"logs": logs, "docs": docs}, chosen)
-            job = steps(run, logs, docs, chosen, dates)
+            job = steps(run, logs, docs, chosen, dates, spread)
         for step in job[admitted:]:
             if step.wanted:
                 run_step(run, step)
@@ -109,7 +111,14 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
         tell_held(run)
 
 
-def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[date] | None = None) -> list[Step]:
+def steps(
+    run: Run,
+    logs: str,
+    docs: str,
+    settings: Settings,
+    dates: Collection[date] | None = None,
+    spread: Spread = here,
+) -> list[Step]:
     """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
     given, seed, mining = settings, settings.seed, settings.mining
     judges, bots = Judges.of(given), given.logs.only(*BOTS)
@@ -128,7 +137,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
-        Step(CHUNK, call(chunk, given.chunk), wanted=ranks or verifies),
+        Step(CHUNK, call(chunk, given.chunk, spread), unkeyed=("spread",), wanted=ranks or verifies),
         Step(
             INGEST_LOGS,
             lambda: call(
@@ -157,8 +166,9 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
         ),
         Step(
             EVIDENCE,
-            call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots),
+            call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
             lambda: {"the admitted days": key_of(history.admitted())},
+            unkeyed=("spread",),
         ),
         Step(LOG_QUERIES_STAGE, call(log_queries)),
         Step(
@@ -181,7 +191,7 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
             PLAN_QUERIES,
             lambda: call(plan_queries, planner=planner.planner(history.learned("planner_terms"), given.cache)),
         ),
-        Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"))),
+        Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"), spread), unkeyed=("spread",)),
         Step(
             RELEVANCE,
             lambda: call(
@@ -199,7 +209,9 @@ def steps(run: Run, logs: str, docs: str, settings: Settings, dates: Collection[
                 given.associate.only("max_per_query"),
                 mining.only("merge", "patch_share"),
                 history.past(),
+                spread,
             ),
+            unkeyed=("spread",),
         ),
         Step(
             VERIFY,
@@ -245,7 +257,13 @@ def history_of(run: Run, settings: Settings) -> History:
     )
 
 
-def _pairs(
-    tables: Tables, output: Output, hop: OneHop, lending: AssociateSettings, mining: MiningSettings, past: Past
+def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but for the last)
+    tables: Tables,
+    output: Output,
+    hop: OneHop,
+    lending: AssociateSettings,
+    mining: MiningSettings,
+    past: Past,
+    spread: Spread,
 ) -> None:
-    mined_pairs(tables, output, hop, mining, most=lending.max_per_query, contains=past.contains)
+    mined_pairs(tables, output, hop, mining, most=lending.max_per_query, contains=past.contains, spread=spread)

@@ -5,6 +5,7 @@ A day's impressions, without repeats and bots, are added up.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import duckdb
@@ -15,6 +16,7 @@ from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.pipeline.base.spelling import normal_form
+from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.pipeline.mine.admission.admitted import Admitted
 from darklode.pipeline.mine.days import chained, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
@@ -59,7 +61,23 @@ SPELLINGS_OF_A_DAY = """
 LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, query_id, doc_id)"
 
 
-def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings) -> None:
+@dataclass(frozen=True)
+class LogDay:
+    """A shard: a day of the log, `log` without the others."""
+
+    log: Admitted
+    day: str
+    click: ClickSettings
+    logs: LogSettings
+    place: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"click_evidence {self.day}"
+
+
+def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, spread: Spread = here) -> None:
     """Sum up each admitted day by query and document, and by spelling; a day that stands is not read again.
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
@@ -68,10 +86,18 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
     model = digest(tables.parts("click_model"))
     totals: list[dict[str, object]] = []
     contains: dict[str, list[str]] = {}
-    for number, (day, mark) in enumerate(log.digests().items()):
-        with output.unit(day, key_of(mark, model)) as unit:
+    bases = {day: key_of(mark, model) for day, mark in log.digests().items()}
+    place = f"progress/{EVIDENCE.name}"
+    shards = {
+        day: LogDay(log.only(day), day, click, logs, f"{place}/{output.unit_key(day, basis)}")
+        for day, basis in bases.items()
+    }
+    missing = [day for day, basis in bases.items() if not output.recorded(day, basis)]
+    results = spread(summed, [shards[day] for day in missing])
+    for number, (day, basis) in enumerate(bases.items()):
+        with output.unit(day, basis) as unit:
             if not unit.done:
-                _day(log, output, unit, day, click, logs)
+                unit.facts |= _write(output, next(results) if day in missing else summed(shards[day]))
                 unit.facts["contains"] = _contains(output, unit, day)
         totals.append(unit.facts)
         output.progress(number + 1, len(log.days), day)
@@ -93,20 +119,36 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
     return [] if lost else [*known, digests({day: parts})[day]]
 
 
-def _day(log: Admitted, output: Output, unit: Unit, day: str, click: ClickSettings, logs: LogSettings) -> None:
+def summed(shard: LogDay) -> Pieces:
+    """A day's rows of `click_evidence` and of `query_spellings`, its bots, and a row with its counts."""
+    log, day = shard.log, shard.day
     with log.tables.connect() as connection:
         impressions = log.impressions(connection, day)
-        exposures = Exposures.of(connection, impressions, logs)
+        exposures = Exposures.of(connection, impressions, shard.logs)
         bots = exposures.caught(connection)
-        given = {"day": day, "skipped": click.negatives == "skipped", "dwell": click.min_dwell_seconds}
-        output.write_answer("click_evidence", connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given)
+        given = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
+        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, ANSWER_ROWS)
         spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
-        output.write_answer("query_spellings", connection, spelled, {"day": day})
-        unit.facts |= _counts(connection, impressions, exposures, bots)
-    if bots.num_rows:
+        yield from pieces(connection, spelled, {"day": day}, ANSWER_ROWS)
         said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
-        columns = {name: bots[name] for name in ("tenant", "id", "reason")} | {"payload": pa.array(said)}
-        output.reject("click_evidence", "impressions", columns)
+        yield bots.drop_columns(["rows"]).append_column("payload", pa.array(said, pa.string()))
+        yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
+
+
+def _write(output: Output, day: Pieces) -> dict[str, object]:
+    """Write what `summed` gives of a day; returns its counts."""
+    for rows in day:
+        named = set(rows.column_names)
+        if "counts" in named:
+            found: dict[str, object] = json.loads(rows["counts"][0].as_py())
+            return found
+        if "reason" in named:
+            if rows.num_rows:
+                output.reject(EVIDENCE.name, "impressions", dict(zip(rows.column_names, rows.columns, strict=True)))
+        else:
+            table = "click_evidence" if "exposures" in named else "query_spellings"
+            output.write(table, rows.cast(TABLES[table].schema))
+    raise AssertionError("a day ends with its counts")
 
 
 def _counts(

@@ -5,15 +5,20 @@ These are the queries with new evidence, and those that borrow from one whose ow
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
 
 import duckdb
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
+from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
+from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
-from darklode.pipeline.mine.patch import write_all, write_changes
+from darklode.pipeline.mine.patch import COLUMNS, write_all, write_changes
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import Merge, MiningSettings
 
@@ -25,7 +30,7 @@ PAIRS_STAGE = Stage(
 )
 
 
-def mined_pairs(
+def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
     tables: Tables,
     output: Output,
     hop: OneHop,
@@ -33,6 +38,7 @@ def mined_pairs(
     *,
     most: int,
     contains: Mapping[str, Sequence[str]],
+    spread: Spread = here,
 ) -> None:
     """Pair each query with its positives by click and relevance, its own and those lent to it.
 
@@ -46,6 +52,7 @@ def mined_pairs(
         mining: which sources a pair may have, and when a day's files are written anew.
         most: lenders of a query and kind; 0: all.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
+        spread: where all pairs are made, if they are made anew.
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
@@ -55,8 +62,7 @@ def mined_pairs(
     news = None if known is None else news_of(facts["read"], read, contains)
     with tables.connect() as connection:
         if known is None or news is None:
-            wanted = everything(connection, hop)
-            write_all(connection, output, _pairs(connection, wanted, hop, most, mining.merge))
+            write_all(connection, output, _all(connection, tables, output, Making(hop, most, mining.merge, spread)))
         else:
             new = tables.of("click_evidence", [part for day in news.days for part in days[day]])
             delta = view(connection, new, "click_evidence")
@@ -68,6 +74,63 @@ def mined_pairs(
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
 
 
+SHARD_QUERIES = 1 << 12
+"""Queries in a shard, at least: each shard reads the tables."""
+
+
+class Making(NamedTuple):
+    """How all pairs are made, and where."""
+
+    hop: OneHop
+    most: int
+    merge: Merge
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Borrowers:
+    """A shard: the queries that come in one place of `shards`, in order of tenant and query_id."""
+
+    tables: Tables
+    hop: OneHop
+    most: int
+    merge: Merge
+    shard: int
+    shards: int
+    place: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"mined_pairs {self.shard} of {self.shards}"
+
+
+def made(shard: Borrowers) -> Pieces:
+    """All pairs of a shard's queries, in no order."""
+    with shard.tables.connect() as connection:
+        given = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
+        pairs = _pairs(connection, keep(connection, SHARE, given), shard.hop, shard.most, shard.merge)
+        yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, ANSWER_ROWS)
+
+
+def _all(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, making: Making) -> Relation:
+    """The pairs of all queries, made where there is room."""
+    hop, most, merge, spread = making
+    shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
+    if shards < 2:
+        return _pairs(connection, everything(connection, hop), hop, most, merge)
+    contents = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
+    places = [f"progress/{PAIRS_STAGE.name}/{output.unit_key(f'{n} of {shards}', contents)}" for n in range(shards)]
+    every = [Borrowers(tables, hop, most, merge, n + 1, shards, place) for n, place in enumerate(places)]
+    connection.register("piece", MINED_PAIRS.empty())
+    found = keep(connection, f"SELECT {COLUMNS} FROM piece")
+    for rows in chain.from_iterable(spread(made, every)):
+        connection.register("piece", rows)
+        connection.execute(f"INSERT INTO {found} SELECT {COLUMNS} FROM piece")
+    connection.unregister("piece")
+    return found
+
+
 def _pairs(connection: duckdb.DuckDBPyConnection, wanted: Relation, hop: OneHop, most: int, merge: Merge) -> Relation:
     """All pairs of the queries that are wanted."""
     loans = loans_to(connection, wanted, before=hop.before)
@@ -75,6 +138,13 @@ def _pairs(connection: duckdb.DuckDBPyConnection, wanted: Relation, hop: OneHop,
 
 
 EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
+
+SHARE = """
+    SELECT tenant, query_id FROM (
+        SELECT tenant, query_id, ntile($shards) OVER (ORDER BY tenant, query_id) AS shard
+        FROM log_queries WHERE date < CAST($before AS DATE)
+    ) WHERE shard = $shard
+"""
 
 SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
 

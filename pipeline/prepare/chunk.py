@@ -53,21 +53,20 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Sprea
     """
     totals: Counter[str] = Counter()
     parts = tables.parts("documents")
-    pieces = chain.from_iterable(spread(cut, _shards(tables, output, settings)))
+    missing = {one.sha256: one for one in parts if not output.recorded(one.sha256, one.sha256)}
+    pieces = chain.from_iterable(spread(cut, _shards(tables, output, settings, tuple(missing.values()))))
     for number, part in enumerate(parts):
         with output.unit(part.sha256, basis=part.sha256) as unit:
             if not unit.done:
-                unit.facts.update(_write(output, pieces))
+                mine = pieces if part.sha256 in missing else cut(Uncut(tables, (part,), settings, ""))
+                unit.facts.update(_write(output, mine))
         totals.update(unit.facts)
         output.progress(number + 1, len(parts))
     dropped = {"no text": totals["no text"]} if totals["no text"] else {}
     output.count(FunnelStep("chunk", "documents", totals["documents"], "chunks", totals["chunks"], dropped))
 
 
-def _shards(tables: Tables, output: Output, settings: ChunkSettings) -> list[Uncut]:
-    """The parts that have no unit yet, each once."""
-    missing = {one.sha256: one for one in tables.parts("documents") if not output.stands(one.sha256, one.sha256)}
-    parts = tuple(missing.values())
+def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tuple[Part, ...]) -> list[Uncut]:
     groups = [parts[first:last] for first, last in cuts([part.size for part in parts], SHARD_BYTES)]
     keys = [key_of(*(output.unit_key(part.sha256, part.sha256) for part in group)) for group in groups]
     return [

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,16 @@ from darklode.flows.spreading import spreading
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.settings import RunnerSettings
-from helpers.commands import Environment, SampleRun, build_command, built, run_command, tables_of, wait_for
+from helpers.commands import (
+    Environment,
+    SampleRun,
+    build_command,
+    built,
+    mine_command,
+    run_command,
+    tables_of,
+    wait_for,
+)
 from helpers.fake_chat import FakeChat
 from helpers.ray_cluster import Cluster, cluster
 from helpers.s3_server import filesystem, s3_server
@@ -23,6 +32,8 @@ pytestmark = pytest.mark.server
 
 OUT = "s3://cluster/runs/sample"
 IN_FLIGHT = 32
+LONG = 400.0
+"""Seconds that a busy machine may take to a stage."""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +96,51 @@ def asking(server: FakeChat, cache: str | Path) -> list[str]:
     return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
 
 
+def run_with_kills(
+    command: list[str], machines: Cluster, log: Path, after: Mapping[str, Callable[[], bool] | None]
+) -> None:
+    """Run a command to its end, and kill a worker after each of some stages, once something is so."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
+    try:
+        for stage, ready in after.items():
+
+            def come(line: str = f"✓ {stage} ", ready: Callable[[], bool] | None = ready) -> bool:
+                return (line in log.read_text() and (ready is None or ready())) or process.poll() is not None
+
+            wait_for(come, f"the moment after {stage}", LONG)
+            assert process.poll() is None, log.read_text()
+            machines.kill_one_at_work()
+        assert process.wait(LONG) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+MANY_SHARDS = """
+import sys
+from darklode.flows import cli
+from darklode.pipeline.mine import pairs
+from darklode.pipeline.mine.association import stage
+pairs.SHARD_QUERIES = stage.SHARD_QUERIES = 64
+sys.argv = ["darklode", *sys.argv[1:]]
+sys.exit(cli.guarded())
+"""
+
+
+@pytest.mark.slow
+def test_a_night_on_a_cluster_mines_the_same_pairs(
+    machines: Cluster, bucket: pafs.FileSystem, mined_run: SampleRun, tmp_path: Path
+) -> None:
+    """A worker is killed while it sums up a day, while it associates queries, and while it makes pairs."""
+    out = "s3://cluster/runs/mined"
+    _, *words = mine_command(out, "--set", "runner.kind=ray", "--set", f"runner.address={machines.address}")
+    after = dict.fromkeys(("click_model", "plan_queries", "relevance"))
+    run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", after)
+    assert files(bucket, "tables", out) == tables_of(mined_run.folder)
+    assert not files(bucket, "progress", out)
+
+
 @pytest.mark.slow
 def test_killed_workers_change_no_row_and_lose_no_paid_reply(
     machines: Cluster, bucket: pafs.FileSystem, served: Environment, tmp_path: Path
@@ -93,19 +149,10 @@ def test_killed_workers_change_no_row_and_lose_no_paid_reply(
     out, log = "s3://cluster/runs/asked", tmp_path / "log"
     with FakeChat() as server:
         built(build_command(tmp_path / "here", *asking(server, tmp_path / "cache")), served)
-    with FakeChat(latency=0.05) as server, log.open("wb") as output:
+    with FakeChat(latency=0.05) as server:
         command = on_ray(machines.address, *asking(server, "s3://cluster/cache"), out=out)
-        process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
-        try:
-            for before in ("split", "calibrate", "label"):
-                wait_for(lambda done=f"✓ {before} ": done in log.read_text() or process.poll() is not None, before)  # type: ignore[misc]
-                if before == "calibrate":
-                    wait_for(lambda: len(server.served) > 300 or process.poll() is not None, "replies")
-                machines.kill_one_at_work()
-            assert process.wait(200) == 0, log.read_text()
-        finally:
-            process.kill()
-            process.wait()
+        answered = {"calibrate": lambda: len(server.served) > 300}
+        run_with_kills(command, machines, log, {"split": None, **answered, "label": None})
         again = sum(server.served.values()) - len(server.served)
         assert again <= IN_FLIGHT + IN_FLIGHT / 0.05  # under way, and what waited half a second for the ledger
         assert 1 < server.most_at_once <= IN_FLIGHT

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
@@ -152,6 +153,7 @@ def mine(
     docs: pa.Table | None = None,
     apart: bool = False,
     patch_share: float = 0.05,
+    spread: Spread = here,
 ) -> None:
     """A night: all stages over the days that have come in so far."""
 
@@ -163,13 +165,13 @@ def mine(
     put(run, "documents", corpus() if docs is None else docs)
     for table in ("click_model", "click_prior"):
         put(run, table, TABLES[table].empty())
-    learn(run, hop)
+    learn(run, hop, spread)
     manifest = run.manifest(EVIDENCE)
     assert manifest is not None
     contains, mining = manifest.facts["contains"], MiningSettings(merge=merge, patch_share=patch_share)
 
     def pair(tables: Tables, output: Output) -> None:
-        mined_pairs(tables, output, hop, mining, most=most, contains=contains)
+        mined_pairs(tables, output, hop, mining, most=most, contains=contains, spread=spread)
 
     execute(run, PAIRS_STAGE, pair)
     execute(
@@ -179,9 +181,9 @@ def mine(
     )
 
 
-def learn(run: Run, hop: OneHop) -> None:
+def learn(run: Run, hop: OneHop, spread: Spread = here) -> None:
     """Evidence, queries, associations and what the ranker says."""
-    execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, hop.settings, LogSettings()))
+    execute(run, EVIDENCE, lambda tables, output: evidence(tables, output, hop.settings, LogSettings(), spread))
     execute(run, LOG_QUERIES_STAGE, log_queries)
     test_from = None if hop.before == NEVER else date.fromisoformat(hop.before)
     execute(

@@ -196,6 +196,10 @@ class Output:
             self._intact.holds(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
 
+    def recorded(self, name: str, basis: str) -> bool:
+        """The same by the record alone: a look into no part, of which one may be damaged."""
+        return self._recorded(self.unit_key(name, basis)) is not None
+
     def state(self, name: str, basis: str) -> State:
         """Where the unit that `unit` opens for this name and basis keeps its state."""
         return State(self._store, f"progress/{self._plan.stage.name}/{self.unit_key(name, basis)}.state")

@@ -49,6 +49,11 @@ class Admitted:
         some = {day: found["tenants"] for day, found in without.items() if found["some"]}
         return cls(tables, {day: parts for day, parts in days.items() if day in some or day not in without}, some)
 
+    def only(self, day: str) -> "Admitted":
+        """One of the days."""
+        without = {day: self.without[day]} if day in self.without else {}
+        return Admitted(self.tables.of("impressions", self.days[day]), {day: self.days[day]}, without)
+
     def digests(self) -> dict[str, str]:
         """What names each day's admitted rows."""
         names = digests(self.days)

@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.relations import Relation, drop, keep
-from darklode.pipeline.mine.association.lenders import Keys, borrowing, bounded, cut_by_date, keys_of, pairs_since
+from darklode.pipeline.mine.association.lenders import (
+    EVERYBODY,
+    Keys,
+    borrowing,
+    bounded,
+    cut_by_date,
+    keys_of,
+    pairs_since,
+)
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
@@ -150,11 +158,12 @@ _MUTUAL = """
 _PAIRS = """
     SELECT x.q, y.q AS lender, x.date, y.date AS lender_date, least(x.floor, y.floor) AS score
     FROM {mutual} AS x JOIN {mutual} AS y ON x.key = y.own AND x.own = y.key
+    WHERE x.q >= $first AND x.q < $last
 """
 
 
 def wide_pairs(
-    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: Keys, settings: AssociateSettings
+    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: Keys, settings: AssociateSettings, borrow: range
 ) -> Relation:
     """Relevance associations of queries whose Top4 differ: only where both score more than 4 terms above th_rel.
 
@@ -162,14 +171,14 @@ def wide_pairs(
     gives none. They are few, found without looking at all pairs: by the two rarest terms of a Top4.
 
     Returns:
-        q, lender, date, lender_date, score; both directions.
+        q, lender, date, lender_date, score; both directions, of those who `borrow`.
     """
     terms = keep(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
     wide = keep(connection, _WIDE, terms=terms, borrowers=keys.relevance)
     rarest = keep(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
     covers = keep(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
     mutual = keep(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
-    pairs = keep(connection, _PAIRS, mutual=mutual)
+    pairs = keep(connection, _PAIRS, {"first": borrow.start, "last": borrow.stop}, mutual=mutual)
     drop(connection, terms, wide, rarest, covers, mutual)
     return pairs
 
@@ -187,18 +196,24 @@ class Associations:
         connection: with the tables.
         settings: rule, thresholds and bound.
         since: only those of which one query was first searched on that day or later.
+        share: only those of the borrowers in one place of so many, in order of tenant and query_id: (place, of all).
 
     Attributes:
         cut: how many associations `max_lenders` left out, by date; of dates before `since` not all.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, settings: AssociateSettings, since: date = date.min
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        settings: AssociateSettings,
+        since: date = date.min,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         self._connection, self._since = connection, since
         numbers = number(connection)
-        keys = keys_of(connection, numbers.placed, settings)
-        wide = wide_pairs(connection, numbers.placed, keys, settings)
+        borrow = _borrow(connection, numbers, *share)
+        keys = keys_of(connection, numbers.placed, settings, borrow)
+        wide = wide_pairs(connection, numbers.placed, keys, settings, borrow)
         parties = bounded(connection, keys, numbers.queries, settings.max_lenders)
         self._names = Names(connection, numbers, keys.wanted, borrowing(connection, keys, wide, since))
         self.cut: dict[date, int] = cut_by_date(connection, parties)
@@ -214,6 +229,13 @@ class Associations:
         reader = self._connection.sql(self._query, params={"since": self._since}).to_arrow_reader(PART_ROWS)
         for day, pairs in by_date(reader):
             yield day, self._names.rows(pairs)
+
+
+def _borrow(connection: duckdb.DuckDBPyConnection, numbers: Numbers, place: int, places: int) -> range:
+    if places == 1:
+        return EVERYBODY
+    (count,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
+    return range(count * place // places, count * (place + 1) // places)
 
 
 def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:

@@ -49,7 +49,7 @@ _KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"
 
 _CLICK_BORROWERS = f"""
     SELECT {_KEY.format("ts[1]", "ts[least(2, len(ts))]", "ts[-1]")} AS key, q, date, 'Infinity'::FLOAT AS floor
-    FROM (SELECT q, date, list_sort(list(t)) AS ts FROM {{wanted}} GROUP BY q, date)
+    FROM (SELECT q, date, list_sort(list(t)) AS ts FROM {{wanted}} WHERE q >= $first AND q < $last GROUP BY q, date)
 """
 
 _CLICK_LENDERS = f"""
@@ -77,6 +77,8 @@ _SETS = """
     SELECT terms, -row_number() OVER () AS key, count(*) AS queries FROM {tops} GROUP BY terms
 """
 
+_WITHIN = "FROM {relation} WHERE q >= $first AND q < $last"
+
 _RELEVANCE = "SELECT key, q, date, floor FROM {tops} JOIN {sets} USING (terms)"
 
 
@@ -90,35 +92,45 @@ class Keys(NamedTuple):
         wanted: the terms that a query borrows clicks by: q, date, t, place.
         click_borrowers: by these.
         click_lenders: by each key that somebody borrows by.
-        relevance: borrow and lend by their Top4.
+        relevance_borrowers: borrow by their Top4.
+        relevance: lend by theirs.
         sets: the Top4 by their keys: terms, key, queries.
     """
 
     wanted: Relation
     click_borrowers: Relation
     click_lenders: Relation
+    relevance_borrowers: Relation
     relevance: Relation
     sets: Relation
 
 
-def keys_of(connection: duckdb.DuckDBPyConnection, placed: Relation, settings: AssociateSettings) -> Keys:
+EVERYBODY = range(1 << 31)
+
+
+def keys_of(
+    connection: duckdb.DuckDBPyConnection, placed: Relation, settings: AssociateSettings, borrow: range = EVERYBODY
+) -> Keys:
     """The keys of all queries.
 
     Args:
         connection: holds the relation.
         placed: `algorithm.Numbers.placed`.
         settings: the rule and the thresholds.
+        borrow: the queries that may borrow, by number; all may lend.
     """
+    within = {"first": borrow.start, "last": borrow.stop}
     guarded = settings.rule == "guarded"
     wanted = keep(connection, GUARDED if guarded else PAPER, placed=placed)
-    borrowers = keep(connection, _CLICK_BORROWERS, wanted=wanted)
+    borrowers = keep(connection, _CLICK_BORROWERS, within, wanted=wanted)
     given = {"th_click": settings.th_click, "guarded": guarded}
     lenders = keep(connection, _CLICK_LENDERS, given, placed=placed, borrowers=borrowers)
     tops = keep(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
     sets = keep(connection, _SETS, tops=tops)
     relevance = keep(connection, _RELEVANCE, tops=tops, sets=sets)
     drop(connection, tops)
-    return Keys(wanted, borrowers, lenders, relevance, sets)
+    some = relevance if borrow is EVERYBODY else keep(connection, _WITHIN, within, relation=relevance)
+    return Keys(wanted, borrowers, lenders, some, relevance, sets)
 
 
 _BORROWING = """
@@ -136,7 +148,7 @@ def borrowing(connection: duckdb.DuckDBPyConnection, keys: Keys, wide: Relation,
         since: a day.
     """
     click = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
-    relevance = _BORROWING.format(borrowers=keys.relevance, lenders=keys.relevance)
+    relevance = _BORROWING.format(borrowers=keys.relevance_borrowers, lenders=keys.relevance)
     return keep(connection, f"{click} UNION {relevance} UNION SELECT q FROM {wide}", {"since": since})
 
 
@@ -208,7 +220,10 @@ def bounded(connection: duckdb.DuckDBPyConnection, keys: Keys, queries: Relation
         most: lenders of a key.
     """
     bound = {"most": most or 1 << 62}
-    kinds = (("click", keys.click_borrowers, keys.click_lenders), ("relevance", keys.relevance, keys.relevance))
+    kinds = (
+        ("click", keys.click_borrowers, keys.click_lenders),
+        ("relevance", keys.relevance_borrowers, keys.relevance),
+    )
     return [
         Parties(kind, borrowers, keep(connection, _LENDERS, bound, lenders=lenders, queries=queries))
         for kind, borrowers, lenders in kinds

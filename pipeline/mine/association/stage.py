@@ -1,7 +1,10 @@
 """The stage that associates queries, date by date: a night works on what is new."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import accumulate
 
@@ -9,7 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.mine.association.algorithm import Associations
+from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.mine.association.algorithm import Associations, by_date
+from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
 
 ASSOCIATE = Stage("associate", 2, ("query_terms", "log_queries"), ("associations",))
@@ -23,7 +28,33 @@ _CONTENT = """
 """
 
 
-def associate(tables: Tables, output: Output, settings: AssociateSettings) -> None:
+SHARD_QUERIES = 1 << 12
+"""Borrowers in a shard, at least: each shard numbers all queries."""
+
+
+@dataclass(frozen=True)
+class Borrowers:
+    """A shard: what the queries borrow that come in one place of `places`, in order of tenant and query_id."""
+
+    tables: Tables
+    settings: AssociateSettings
+    since: date
+    number: int
+    places: int
+    basis: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"associate {self.number + 1} of {self.places}"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        return f"progress/{ASSOCIATE.name}/{key_of(self.basis, self.since.isoformat(), self.number, self.places)}"
+
+
+def associate(tables: Tables, output: Output, settings: AssociateSettings, spread: Spread = here) -> None:
     """Write who lends to whom (ScalingNote, Algorithm 1), each date's associations in a unit of its own.
 
     An association has the date of the later of its two queries, so a date depends on the queries and terms up to it: a
@@ -32,20 +63,44 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings) -> No
     totals: Counter[str] = Counter()
     with tables.connect() as connection:
         bases = chained(connection)
-        missing = [day for day, basis in bases.items() if not output.stands(str(day), basis)]
-        found = Associations(connection, settings, missing[0]) if missing else None
-        pieces = _Pieces(found.rows() if found else iter(()))
-        for done, (day, basis) in enumerate(bases.items()):
-            with output.unit(str(day), basis) as unit:
-                if found and not unit.done:
-                    unit.facts["kept"] = _write(pieces.of(day), output)
-                    unit.facts["cut"] = found.cut.get(day, 0)
-            totals.update(unit.facts)
-            output.progress(done + 1, len(bases), str(day))
+    missing = [day for day, basis in bases.items() if not output.stands(str(day), basis)]
+    cut = Counter[date]()
+    shards = _shards(tables, settings, missing, output.unit_key("", key_of(*bases.values())), spread.places)
+    pieces = [_Pieces(one, cut) for one in spread(associated, shards)]
+    for done, (day, basis) in enumerate(bases.items()):
+        with output.unit(str(day), basis) as unit:
+            if pieces and not unit.done:
+                unit.facts["kept"] = _write(_of_day(pieces, day), output)
+                unit.facts["cut"] = cut[day]
+        totals.update(unit.facts)
+        output.progress(done + 1, len(bases), str(day))
     kept, every = totals["kept"], totals["kept"] + totals["cut"]
     output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", every))
     crowded = {"key has enough lenders": totals["cut"]} if totals["cut"] else {}
     output.count(FunnelStep("bound lenders", "associations", every, "associations", kept, crowded))
+
+
+def _shards(
+    tables: Tables, settings: AssociateSettings, missing: Sequence[date], basis: str, places: int
+) -> list[Borrowers]:
+    """Of the first missing date and all after it; none where nothing is missing."""
+    count = max(1, min(places, tables.rows("log_queries") // SHARD_QUERIES)) if missing else 0
+    return [Borrowers(tables, settings, missing[0], number, count, basis) for number in range(count)]
+
+
+def associated(shard: Borrowers) -> Pieces:
+    """How many associations of a shard the bound left out, by date; then they, by date, query, kind and lender."""
+    with shard.tables.connect() as connection:
+        found = Associations(connection, shard.settings, shard.since, (shard.number, shard.places))
+        yield pa.table({"date": pa.array(found.cut, pa.date32()), "cut": pa.array(found.cut.values(), pa.int64())})
+        for _, rows in found.rows():
+            yield rows
+
+
+def _of_day(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
+    """The associations of one date, of all shards."""
+    batches = (batch for one in pieces for rows in one.of(day) for batch in rows.to_batches())
+    return (rows.cast(ASSOCIATIONS.schema) for _, rows in by_date(batches))
 
 
 def chained(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
@@ -63,11 +118,12 @@ def _write(pieces: Iterator[pa.Table], output: Output) -> int:
 
 
 class _Pieces:
-    """Pieces of ascending dates, to be asked for date by date."""
+    """A shard's pieces of ascending dates, to be asked for date by date; what it cut is counted at once."""
 
-    def __init__(self, pieces: Iterator[tuple[date, pa.Table]]) -> None:
-        self._pieces = pieces
-        self._ahead = next(pieces, None)
+    def __init__(self, pieces: Pieces, cut: Counter[date]) -> None:
+        cut.update({row["date"]: row["cut"] for row in next(pieces).to_pylist()})
+        self._pieces = ((rows["date"][0].as_py(), rows) for rows in pieces)
+        self._ahead = next(self._pieces, None)
 
     def of(self, day: date) -> Iterator[pa.Table]:
         """The pieces of one date; those of earlier ones are passed over."""

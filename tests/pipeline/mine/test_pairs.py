@@ -17,6 +17,7 @@ import darklode.pipeline.mine.pairs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, Merge
+from helpers.elsewhere import Elsewhere
 from helpers.repeats import mostly_slow
 from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, normal_form, query_id, random_log, rank
 
@@ -210,6 +211,22 @@ def test_a_document_clicked_today_stops_being_yesterdays_negative(run: Run) -> N
 def files(run: Run, *tables: str) -> dict[str, bytes | None]:
     names = [name for table in tables for name in run.store.sizes(f"tables/{table}", recursive=True)]
     return {name: run.store.read(name) for name in names}
+
+
+def test_days_and_queries_elsewhere_end_like_one_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(darklode.pipeline.mine.pairs, "SHARD_QUERIES", 4)
+    log, at_home, elsewhere = random_log(3), Run(str(tmp_path / "here")), Elsewhere(run.store, 3)
+    hop, most, merge = CASES[0]
+    mine(at_home, log, hop=hop, most=most, merge=merge)
+    mine(run, log, hop=hop, most=most, merge=merge, spread=elsewhere)
+    assert files(run, "click_evidence", "query_spellings", *OUTCOME) == files(
+        at_home, "click_evidence", "query_spellings", *OUTCOME
+    )
+    assert elsewhere.names == [
+        *(f"click_evidence {day}" for day in sorted(log)),
+        *(f"mined_pairs {number} of 3" for number in (1, 2, 3)),
+    ]
+    assert not run.store.sizes("progress", recursive=True)
 
 
 OUTCOME = ("mined_pairs", "triplets", "log_queries", "query_clusters")

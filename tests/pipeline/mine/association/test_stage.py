@@ -1,6 +1,6 @@
 """The stage: a night writes what is new, a late query redoes what it touches, and the bytes are those of one run."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Stage
 from darklode.pipeline.mine.association import stage as associating
 from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
 from darklode.schemas.mining import AssociateSettings
+from helpers.elsewhere import Elsewhere
 from helpers.logs_of_terms import FIRST, Log, found, random_log, tables_of
 from helpers.runs import execute
 
@@ -37,6 +38,23 @@ def associated(run: Run, log: Log, **settings: Any) -> Manifest:
     return execute(
         run, ASSOCIATE, lambda tables, output: associate(tables, output, AssociateSettings(rule="paper", **settings))
     )
+
+
+def test_borrowers_elsewhere_make_the_same_parts(
+    run: Run, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(associating, "SHARD_QUERIES", 4)
+    monkeypatch.setattr("darklode.pipeline.mine.association.algorithm.PART_ROWS", 50)
+    here = associated(Run(str(tmp_path / "here")), log, max_lenders=2)
+    elsewhere = Elsewhere(run.store, 3)
+    give(run, log)
+    chosen = AssociateSettings(rule="paper", max_lenders=2)
+    there = execute(run, ASSOCIATE, lambda tables, output: associate(tables, output, chosen, elsewhere))
+    assert there.outputs == here.outputs
+    assert there.funnel == here.funnel
+    assert there.funnel[1].dropped
+    assert elsewhere.names == [f"associate {number} of 3" for number in (1, 2, 3)]
+    assert not run.store.sizes("progress/associate")
 
 
 def up_to(log: Log, day: int) -> Log:
@@ -73,7 +91,12 @@ def test_nights_give_the_bytes_of_one_run(run: Run, tmp_path: Path, log: Log) ->
 def test_a_night_computes_its_own_date_alone(run: Run, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     since = []
     real = associating.Associations
-    monkeypatch.setattr(associating, "Associations", lambda one, given, day: since.append(day) or real(one, given, day))
+
+    def noticed(connection: Any, given: AssociateSettings, day: date, share: tuple[int, int]) -> Any:
+        since.append(day)
+        return real(connection, given, day, share)
+
+    monkeypatch.setattr(associating, "Associations", noticed)
     for day in range(4):
         associated(run, up_to(log, day))
     assert since == DAYS
