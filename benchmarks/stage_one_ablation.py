@@ -128,7 +128,7 @@ def reached(towers: Towers, asked: Sample) -> dict[str, list[float]]:
         first = 1 + ((scores >= best) & ~asked.right).sum(axis=1)
         top = np.argpartition(-scores, 50, axis=1)[:, :50]
         hits = np.take_along_axis(asked.right, top, axis=1).sum(axis=1) / np.minimum(asked.right.sum(axis=1), 50)
-        found |= {f"R@50 {numbers}": hits.tolist(), f"MRR {numbers}": (1 / first).tolist()}
+        found |= {f"R@50 {numbers}": np.round(hits, 4).tolist(), f"MRR {numbers}": np.round(1 / first, 4).tolist()}
     return found
 
 

