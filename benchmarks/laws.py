@@ -25,6 +25,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.laws.bands import band
 from darklode.pipeline.laws.fitting import fit
 from darklode.pipeline.laws.forms import SIZE, Points
+from darklode.pipeline.laws.plan import Wanted, plans
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
@@ -39,6 +40,9 @@ RATE = 3e-4
 HEAD = AdaptSettings(method="linear", start="base", steps=100, learning_rates=(RATE,))
 """One rate and few steps: all cells have to end in minutes."""
 
+PER_LABEL = 0.6
+"""Dollars: what Scaling Laws for Dense Retrieval, section 6, takes a labelled pair to cost."""
+
 TABLES = ("law_points", "law_verdicts", "law_predictions", "law_fits", "law_constants", "law_correlations")
 
 
@@ -51,8 +55,9 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
         settings, out = Settings(adapt=HEAD, laws=LawSettings(seeds=seeds)), Run(str(Path(scratch) / "laws"))
         for step in steps([base], settings):
             out.execute(step.plan(out), step.work, lambda *told: print(name, *told, flush=True))
-        found = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
-    return found | {"seconds": time.process_time() - began}
+        found: dict[str, Any] = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
+        planned, _ = plans(out.tables("law_points").read("law_points"), Wanted(per_label=PER_LABEL), settings.seed)
+    return found | {"plan": planned, "seconds": time.process_time() - began}
 
 
 def coverage(draws: int = 12) -> dict[str, float]:
@@ -101,6 +106,8 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
             markdown_table(curve, curves),
             "Contrastive entropy and ranking over the encoders of a grid (Pearson), as Figure 2 of the paper.",
             markdown_table(["collection", "measure", "source", "encoders", "coefficient", "95 %"], going),
+            f"`laws plan` at {PER_LABEL:g} a label:",
+            "\n".join(f"- {name}: {row['said']}" for name, one in found.items() for row in one["plan"]),
             f"New points of planted laws that the 95 % intervals hold: {cover}.",
         ]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from darklode.flows.runs import LAWS, note, noted
+from darklode.flows.runs import LAWS, SETTINGS, note, noted
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
@@ -16,13 +16,12 @@ from darklode.schemas.places import absolute
 FILES = (".csv", ".parquet")
 
 
-def fit_laws(source: str, out: str | None = None, *, seed: int = 0) -> Run:
+def fit_laws(source: str, out: str | None = None) -> Run:
     """Look for a law in each measure and source of some points.
 
     Args:
         source: a CSV or Parquet file of points, or a folder of `darklode laws run`.
         out: where tables and page go; None: to that folder.
-        seed: of the resamples.
 
     Returns:
         The folder.
@@ -42,10 +41,18 @@ def fit_laws(source: str, out: str | None = None, *, seed: int = 0) -> Run:
             note(run, {LAWS: [file]})
             print_ = source_fingerprint(file)
             run_step(run, Step(POINTS, call(law_points), lambda: {"the file": print_}, source=file))
-        run_step(run, Step(FIT, call(laws, seed=seed)))
+        run_step(run, Step(FIT, call(laws, seed=seed_of(run))))
         run.store.write("views.sql", views_sql(run).encode())
         run.store.write(PAGE, page(run))
     return run
+
+
+def seed_of(run: Run) -> int:
+    """Of the resamples: a grid's own, so that its verdicts are the same whoever fits or plans; 0 of a file's points."""
+    from darklode.flows.config import recorded_settings
+
+    settings = run.store.read(SETTINGS)
+    return 0 if settings is None else recorded_settings(settings).seed
 
 
 def laws_folder(out: str) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.csv as pacsv
 
-from darklode.flows.fit_laws import opened
+from darklode.flows.fit_laws import opened, seed_of
 from darklode.flows.runs import LAWS, SETTINGS, noted, recorded
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
@@ -33,9 +33,7 @@ from darklode.schemas.settings import Settings
 BATCH = "next_queries.csv"
 
 
-def plan_laws(
-    folder: str, wanted: Wanted, *, batch: int | None = None, queries: Sequence[str] = (), seed: int = 0
-) -> Run:
+def plan_laws(folder: str, wanted: Wanted, *, batch: int | None = None, queries: Sequence[str] = ()) -> Run:
     """Plan by each law of a folder; a price that is not said is that of the runs.
 
     Args:
@@ -43,7 +41,6 @@ def plan_laws(
         wanted: budget, target and prices.
         batch: queries to label next; None: as many as the plan says.
         queries: files of queries to choose from, as `build` reads them, besides what the runs know.
-        seed: of the resamples.
 
     Returns:
         The folder.
@@ -56,7 +53,7 @@ def plan_laws(
     run = opened(folder)
     with run.lock():
         settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
-        known = _known(run, settings)
+        known, seed = _known(run, settings), seed_of(run)
         for step in steps(known, wanted, batch, list(queries), settings, seed):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.fit_laws import fit_laws, laws_folder, opened
+from darklode.flows.fit_laws import fit_laws, laws_folder, opened, seed_of
+from darklode.flows.runs import SETTINGS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 from darklode.pipeline.laws.points import POINTS
@@ -34,3 +35,10 @@ def test_a_file_needs_a_folder_and_a_folder_needs_points(tmp_path: Path) -> None
     with pytest.raises(ArtifactError, match="something else"):
         laws_folder(str(tmp_path))
     assert laws_folder(str(tmp_path / "new")).manifests() == Run(str(tmp_path / "new")).manifests() == {}
+
+
+def test_a_grids_resamples_have_its_own_seed_whoever_fits_it(tmp_path: Path) -> None:
+    run = Run(str(tmp_path / "laws"))
+    assert seed_of(run) == 0
+    run.store.write(SETTINGS, b"seed: 17")
+    assert seed_of(run) == 17
