@@ -107,7 +107,7 @@ def test_what_is_cut_off_is_in_no_view_and_the_questions_stay(model: SentenceTra
     assert [row[-5:].tolist() for row in long["input_ids"]] == [tail, tail]
 
 
-@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize(("model", "method"), [("Qwen2", "full"), ("Llama", "lora")], indirect=["model"])
 def test_what_learned_loads_without_darklode(
     both: Trained, model: SentenceTransformersSettings, method: str, tmp_path: Path
 ) -> None:
