@@ -142,6 +142,7 @@ SECTION = FigureSection(
             " ".join(DEEPER.split()),
             lambda source: source.tables.sql(DEPTHS),
             needs=("depth_costs",),
+            wide=True,
         ),
         Figure(
             "law-next",
