@@ -38,7 +38,9 @@ from darklode.pipeline.base.segmentation import a_sentence
 from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
 from darklode.pipeline.generate.kinds.ict import IctSettings
 from darklode.pipeline.laws.fit import FIT
-from darklode.pipeline.laws.plan import Wanted, told
+from darklode.pipeline.laws.page import planned
+from darklode.pipeline.laws.plan import Wanted
+from darklode.pipeline.laws.planning import PLAN
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.laws import LawSettings
@@ -60,10 +62,10 @@ LEARNED = "copied_words"
 WRITTEN = 5000
 """Texts that a query is written for; five times the largest size, since filters take many."""
 
-LEAST, MOST = 500, 1200
+LEAST, MOST = 500, 1000
 """Characters of a passage, and passages."""
 
-TESTED = 0.2
+TESTED = 0.3
 """Share of documents that are tested by."""
 
 PRICE, BUDGET = 0.6, 500.0
@@ -157,10 +159,8 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     start = laws_of(base, LawSettings(sizes=(0,), seeds=1), work / name / "base", name, fitted=False)
     named = {folder: f"generated: {kind}" for folder, kind in folders.items()}
     tables = {table: rows_of(out, table, named) for table in ("law_points", "law_verdicts", "law_predictions")}
-    plans, _ = plan_laws(out.store.url, Wanted(budget=BUDGET, per_label=PRICE))
-    plans = [row | {"source": named.get(row["source"], row["source"])} for row in plans]
-    told_ = [told(row) for row in plans]
-    known = {"plans": plans, "told": told_, "kept": made, "base": rows_of(start, "law_points", {})}
+    plan = plan_laws(out.store.url, Wanted(budget=BUDGET, per_label=PRICE))
+    known = {"told": planned(plan.tables(*PLAN.writes)), "kept": made, "base": rows_of(start, "law_points", {})}
     return tables | known | {"seconds": time.process_time() - began}
 
 
@@ -223,7 +223,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         parts += ["Contrastive entropy by queries, means over seeds:", curves(one)]
         if one["kept"]:
             parts.append("\n".join(f"- {kind}: {ends(counts)}" for kind, counts in one["kept"].items()))
-        parts += [f"The plan for {BUDGET:g} at {PRICE:g} a label:", "\n".join(f"- {said}" for said in one["told"])]
+        if one["told"]:
+            parts += [f"The plan for {BUDGET:g} at {PRICE:g} a label:", "\n".join(f"- {said}" for said in one["told"])]
     return "\n\n".join(parts)
 
 

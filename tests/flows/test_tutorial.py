@@ -68,7 +68,7 @@ def check(words: list[str], printed: str, repository: Path) -> None:
             assert "judge.threshold" in printed
             assert "Labels that flipped" in printed
         case "generate":
-            assert " queries of default to learn from" in printed
+            assert " queries of default, " in printed
             assert "</html>" in (repository / words[words.index("--out") + 1] / "report.html").read_text()
         case "build" if "split.generated=runs/generated" in words:
             asked = "SELECT count(*) AS n FROM queries WHERE query_id LIKE 'generated%' AND split = 'train'"
