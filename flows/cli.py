@@ -19,8 +19,8 @@ from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
 
 COMMANDS = (
-    "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws index serve search report "
-    "browse review validate diff audit list status verify query export pool doctor cache judge"
+    "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "
+    "search report browse review validate diff audit list status verify query export pool doctor cache judge"
 ).split()
 """Files of `flows/commands`, in the order of the help."""
 

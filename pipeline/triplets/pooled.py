@@ -15,8 +15,9 @@ from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 6, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 7, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
+SPLITS = ("train", "validation")
 BLOCK = 4096  # triplets whose texts are joined at a time
 
 _BY_QUERY = ("rankings", "pool", "verdicts", "qrels")
@@ -225,12 +226,14 @@ def triplets(
     shards = max(1, min(spread.places, tables.rows("queries") // SHARD_QUERIES))
     every = [Share(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
     counts = Counter[str]()
-    for block in _sized(_counted(spread(made, every), counts), BLOCK):
-        found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
-        for split in ("train", "validation"):
-            output.write("triplets", found.filter(pc.equal(found["split"], split)), split)
-        written = sum(part.rows for part in output.parts["triplets"])
-        output.progress(written, counts["rows"] if shards == 1 else None)
+    written = 0
+    with output.packed("triplets", *SPLITS) as take:
+        for block in _counted(spread(made, every), counts):
+            found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
+            for split in SPLITS:
+                take(found.filter(pc.equal(found["split"], split)), split)
+            written += found.num_rows
+            output.progress(written, counts["rows"] if shards == 1 else None)
     output.count(_step(counts))
     output.facts["short_of_negatives"] = counts["short"]
 
@@ -282,19 +285,6 @@ def _counted(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Tab
     for pieces in results:
         counts.update(next(pieces).to_pylist()[0])
         yield from pieces
-
-
-def _sized(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows, `rows` at a time, the last block shorter."""
-    waiting: list[pa.Table] = []
-    for block in blocks:
-        waiting.append(block)
-        while sum(one.num_rows for one in waiting) >= rows:
-            joined = pa.concat_tables(waiting)
-            yield joined.slice(0, rows)
-            waiting = [joined.slice(rows)] if joined.num_rows > rows else []
-    if waiting:
-        yield pa.concat_tables(waiting)
 
 
 def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.packing import Packing
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.artifacts.stage import (
     FunnelStep,
@@ -109,13 +110,47 @@ class Output:
         Raises:
             ValueError: the stage does not declare the table, or the rows do not have its schema.
         """
+        self._check(table, rows)
+        if rows.num_rows:
+            data = encode(rows.drop_columns(hive_keys(partition)))
+            self._add(table, data, rows.num_rows, partition, day=_day(rows))
+
+    def _check(self, table: str, rows: pa.Table) -> None:
         if table not in (*self._plan.stage.writes, REJECTS.name):
             raise ValueError(f"stage {self._plan.stage.name} does not declare the table {table}")
         if not rows.schema.equals(TABLES[table].schema):
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
-        if rows.num_rows:
-            data = encode(rows.drop_columns(hive_keys(partition)))
-            self._add(table, data, rows.num_rows, partition, day=_day(rows))
+
+    @contextmanager
+    def packed(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
+        """Write rows that come piece by piece as files of the size that trainers like, see `packing.py`.
+
+        Args:
+            table: one that the stage declares.
+            partitions: the folders that rows go to; their last files are written in this order.
+
+        Yields:
+            What takes rows and their partition.
+
+        Raises:
+            ValueError: as for `write`.
+        """
+
+        def adding(partition: str) -> Callable[[bytes, int], None]:
+            def add(data: bytes, rows: int) -> None:
+                self._add(table, data, rows, partition)
+
+            return add
+
+        packings = {partition: Packing(adding(partition)) for partition in partitions}
+
+        def take(rows: pa.Table, partition: str) -> None:
+            self._check(table, rows)
+            packings[partition].write(rows)
+
+        yield take
+        for packing in packings.values():
+            packing.close()
 
     def write_answer(
         self,

@@ -1,0 +1,42 @@
+"""darklode plan-scale: what a job of any size takes, by measured unit costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from darklode.flows.commands.options import JsonOption, application
+
+app = application()
+
+
+@app.command(epilog="Example: darklode plan-scale --documents 1e9 --queries 1e8 --hardware hardware.yaml")
+def plan_scale(
+    *,
+    documents: Annotated[float, typer.Option(metavar="N", min=1, help="Documents, such as 1e9.")],
+    queries: Annotated[float, typer.Option(metavar="N", min=1, help="Queries of the log, such as 1e8.")],
+    hardware: Annotated[Path, typer.Option(metavar="FILE", help="Machines, GPUs, encoders, prices: docs/scale.md.")],
+    unit_costs: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="What benchmarks/scaling.py measured; without: what comes with Darklode."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what each stage takes at a size: hours, machines, memory, storage, tokens, money; and what won't scale."""
+    from darklode.flows.answer import answering
+    from darklode.flows.plan_scale import plan_scale
+    from darklode.pipeline.scale.plan import as_rows
+    from darklode.pipeline.scale.told import COLUMNS, notes, shown, told
+
+    rows, total, costs = plan_scale(documents, queries, hardware, unit_costs)
+    with answering(as_json) as answer:
+        if as_json:
+            answer.fact("stages", as_rows(rows))
+        else:
+            answer.rows("stages", shown(rows), COLUMNS, "What each stage takes")
+        answer.fact("total", total, told(total))
+        answer.fact("measured", {"day": costs.day, "machine": costs.machine})
+        for note in notes(rows, costs):
+            answer.say(note)

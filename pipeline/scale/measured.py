@@ -1,0 +1,139 @@
+"""What stages took at some sizes: those that come with Darklode, or a user's own by benchmarks/scaling.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.scale.growth import FLAT, LEAST, Growth, grown, local_exponent
+from darklode.schemas.section import Section
+
+UNITS = ("chunks", "raw_queries", "queries", "pairs", "impressions")
+Unit = Literal["chunks", "raw_queries", "queries", "pairs", "impressions"]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Point(Section):
+    """What a stage took at one size: processor seconds of all threads, megabytes beyond those it began with, bytes.
+
+    Megabytes that were not measured are null.
+    """
+
+    size: Positive
+    seconds: Positive
+    megabytes: Positive | None = None
+    bytes: Annotated[float, Field(ge=0)] = 0.0
+
+
+class StageCosts(Section):
+    """A stage at several sizes.
+
+    Attributes:
+        job: build, mine or index.
+        per: what its size counts.
+        times: what its seconds are paid for each of; null: once.
+    """
+
+    model_config = ConfigDict(ignored_types=(cached_property,))
+
+    job: Literal["build", "mine", "index"]
+    name: str
+    per: Unit
+    times: Unit | None = None
+    points: Annotated[tuple[Point, ...], Field(min_length=LEAST)]
+
+    @model_validator(mode="after")
+    def _memory_is_known(self) -> Self:
+        if len(self._held) < 2:
+            raise ValueError("megabytes of at least two sizes are needed")
+        return self
+
+    @cached_property
+    def growth(self) -> Growth:
+        """Of its processor seconds."""
+        return grown([one.size for one in self.points], [one.seconds for one in self.points])
+
+    @cached_property
+    def memory_exponent(self) -> float:
+        """Between the two largest sizes."""
+        return local_exponent(*zip(*self._held, strict=True))
+
+    @property
+    def _held(self) -> list[tuple[float, float]]:
+        """Sizes and their megabytes."""
+        return [(one.size, one.megabytes) for one in self.points if one.megabytes is not None]
+
+    @property
+    def flat(self) -> bool:
+        """Whether memory has stopped to grow at the largest size."""
+        return self.memory_exponent <= FLAT
+
+    def megabytes(self, size: float) -> float:
+        """Memory at a size: as much as was measured, and where it was still growing, by the power of its last step."""
+        largest, held = self._held[-1]
+        return held * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
+
+    def bytes(self, size: float) -> float:
+        """What it writes at a size, by the largest that was measured."""
+        return self.points[-1].bytes / self.points[-1].size * size
+
+
+class Shares(Section):
+    """What a row of one kind makes of the next.
+
+    Attributes:
+        kept: queries that cleaning keeps of each.
+        candidates: pairs to judge for each kept query.
+        prompt_tokens: of a judged pair.
+        completion_tokens: of its answer.
+    """
+
+    kept: Annotated[float, Field(gt=0, le=1)]
+    candidates: Positive
+    prompt_tokens: Positive
+    completion_tokens: Positive
+
+
+class Measured(Section):
+    """All of them, and where and when they were measured."""
+
+    day: str
+    machine: str
+    shares: Shares
+    stages: tuple[StageCosts, ...]
+
+
+def measured(path: str | None = None) -> Measured:
+    """Read unit costs.
+
+    Args:
+        path: a file of benchmarks/scaling.py; None: what comes with Darklode.
+
+    Raises:
+        InputError: it cannot be read, or holds something else.
+    """
+    own = files("darklode.pipeline.scale").joinpath("measured.json")
+    try:
+        text = Path(path).read_text(encoding="utf-8") if path else own.read_text(encoding="utf-8")
+        found = Measured.model_validate(json.loads(text))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}; benchmarks/scaling.py writes such files") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON; benchmarks/scaling.py writes such files") from error
+    return found
+
+
+def named(stages: Sequence[StageCosts]) -> dict[str, StageCosts]:
+    """Stages by name."""
+    return {one.name: one for one in stages}

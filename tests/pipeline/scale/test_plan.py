@@ -1,0 +1,105 @@
+"""What a job takes: hours, machines, memory and money by hand; and what does not scale."""
+
+from typing import Any
+
+import pytest
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.scale.measured import Measured
+from darklode.pipeline.scale.plan import Planned, plan, totals
+from darklode.pipeline.scale.told import notes, shown, told
+from darklode.schemas.scale import Hardware
+from helpers.unit_costs import unit_costs
+
+MACHINES = {"count": 10, "cores": 4, "memory_gb": 32, "price_per_hour": 2.0}
+COSTS = Measured.model_validate(unit_costs())
+
+
+def planned(documents: float = 1e6, queries: float = 1e5, **given: Any) -> dict[str, Planned]:
+    hardware = Hardware.model_validate({"machines": MACHINES} | given)
+    return {row.stage: row for row in plan(COSTS, hardware, documents, queries)}
+
+
+def test_hours_are_those_of_the_fit_and_the_clock_has_all_machines() -> None:
+    rows = planned()
+    assert rows["chunk"].hours == pytest.approx(1.0, rel=0.02)
+    assert rows["chunk"].wall_hours == pytest.approx(1 / 40, rel=0.02)
+    assert rows["chunk"].money == pytest.approx(10 * 2 / 40, rel=0.02)
+    assert rows["chunk"].storage_gb == pytest.approx(0.01)
+    assert rows["associate"].size == 1e6
+    assert rows["judge llm"].size == 1e5 * 0.5 * 60
+    assert "judge" not in rows, "one judge, the language model"
+    assert "fit ppmi" not in rows, "it was not asked for"
+    assert not {"embed", "index"} & rows.keys(), "without an encoder there are no vectors"
+
+
+def test_a_search_of_all_by_all_does_not_scale_until_it_is_cut() -> None:
+    whole = planned()["search bm25"]
+    assert whole.hours == pytest.approx(1e-6 * 1e6 * 5e4 / 3600, rel=0.02)
+    assert "cut smaller" in whole.because
+    cut = planned(work={"tenants": 100})["search bm25"]
+    assert cut.hours == pytest.approx(whole.hours / 100, rel=0.02)
+
+
+def test_an_exponent_above_the_limit_and_memory_above_the_machine_are_named() -> None:
+    rows = planned(1e9, work={"retrievers": ["bm25", "ppmi"]})
+    assert rows["fit ppmi"].because == "exponent 1.50 is above 1.15"
+    assert not rows["fit bm25"].flat
+    assert "one tenant takes" in rows["fit bm25"].because
+    assert rows["chunk"].because == ""
+
+
+def test_a_stage_of_one_process_is_no_quicker_on_more_machines() -> None:
+    extra = unit_costs()["stages"][0] | {"name": "clean", "per": "raw_queries"}
+    costs = Measured.model_validate(unit_costs(*unit_costs()["stages"], extra))
+    one, many = (
+        plan(costs, Hardware.model_validate({"machines": MACHINES, "work": {"tenants": parts}}), 1e6, 1e6)[-1]
+        for parts in (1, 80)
+    )
+    assert (one.machines, one.wall_hours) == (1, pytest.approx(one.hours))
+    assert (many.machines, many.wall_hours) == (10, pytest.approx(many.hours / 40, rel=0.01))
+
+
+def test_encoders_take_gpus_and_each_its_own_vectors() -> None:
+    encoder = {"texts_per_second": 1000, "dimensions": 384}
+    gpus = {"count": 2, "price_per_hour": 3.0}
+    one = planned(gpus=gpus, encoders={"a": encoder})
+    two = planned(gpus=gpus, encoders={"a": encoder, "b": encoder})
+    texts = 1e6 + 5e4
+    assert one["embed"].gpu_hours == pytest.approx(texts / 1000 / 3600)
+    assert two["embed"].gpu_hours == pytest.approx(2 * one["embed"].gpu_hours)
+    assert two["embed"].wall_hours >= two["embed"].gpu_hours / 2
+    assert two["index"].hours == pytest.approx(2 * one["index"].hours)
+    with pytest.raises(SettingsError, match="add the section gpus"):
+        planned(encoders={"a": encoder})
+
+
+def test_tokens_are_paid_for_the_pairs_that_are_judged() -> None:
+    prices = {"prompt_tokens": 0.1, "completion_tokens": 1.0, "storage_gb_month": 0.02}
+    row = planned(prices=prices, work={"judged": 0.5, "candidates": 20})["judge llm"]
+    pairs = 1e5 * 0.5 * 20 * 0.5
+    assert row.size == pytest.approx(pairs)
+    assert row.tokens == pytest.approx(pairs * 302)
+    assert row.money - row.wall_hours * 10 * 2 == pytest.approx(pairs * (300 * 0.1 + 2 * 1.0) / 1e6)
+
+
+def test_a_longer_document_is_more_chunks() -> None:
+    assert planned(work={"characters": 5000})["chunk"].size == 1e7
+
+
+def test_an_unknown_retriever_is_refused() -> None:
+    with pytest.raises(SettingsError, match="splade was not measured; these were: bm25, ppmi, vectors"):
+        planned(work={"retrievers": ["splade"]})
+
+
+def test_it_is_told_with_what_is_beyond_and_what_does_not_scale() -> None:
+    hardware = Hardware.model_validate({"machines": MACHINES, "prices": {"storage_gb_month": 1.0}})
+    rows = plan(COSTS, hardware, 1e9, 1e8)
+    total = totals(rows, hardware)
+    assert total["hours"] == pytest.approx(sum(row.hours for row in rows))
+    assert total["storage_money_month"] == pytest.approx(total["storage_gb"])
+    assert f"{total['machines_for_a_day']:,} machines" in told(total)
+    said = list(notes(rows, COSTS))
+    assert any(one.startswith("build search bm25 does not scale") for one in said)
+    assert "times the largest size measured" in said[-1]
+    assert [row["stage"] for row in shown(rows)][:3] == ["chunk", "fit bm25 !", "search bm25 !"]
