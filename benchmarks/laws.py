@@ -60,7 +60,7 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
     return found | {"plan": planned, "seconds": time.process_time() - began}
 
 
-def coverage(draws: int = 12) -> dict[str, float]:
+def coverage(draws: int = 80) -> dict[str, float]:
     """How many of 100 new points the 95 % intervals hold, on planted laws of six sizes and three seeds."""
     sizes = np.repeat(2.0 ** np.arange(7, 13), 3)
     places, held = np.append(np.unique(sizes), 8192.0), []

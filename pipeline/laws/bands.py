@@ -41,5 +41,6 @@ def band(found: Fit, places: Points, resamples: int, seed: int) -> tuple[Floats,
     if len(found.points) <= found.form.count:
         return np.full(len(places), np.nan), np.full(len(places), np.nan)
     drawn = [one.predict(places) * np.exp(noise) for one, noise in refits(found, resamples, seed)]
-    low, high = np.percentile(drawn, ENDS, axis=0)
+    # Between 2.5 % and 97.5 % of 100 draws by the common rule lie 93 % of new ones; by this one 95 %, however few.
+    low, high = np.percentile(drawn, ENDS, axis=0, method="weibull")
     return low, high

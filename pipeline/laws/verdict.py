@@ -93,6 +93,9 @@ def judge(points: Points, chance: float | None, resamples: int, seed: int) -> Fo
     held = np.zeros(len(points), bool)
     held[~plateau] = largest(kept)
     found = Found(points, plateau, held, *mean_losses(points))
+    if reached := int((points.value <= 0).sum()):
+        found.verdict, found.reason = NO_LAW, f"the loss is 0 at {reached} of {len(points)} points: it can fall no more"
+        return found
     fitted, beyond = points.take(~plateau & ~held), points.take(held)
     forms = [form for form in fitting(kept) if len(_places(fitted)) >= form.count] if len(kept) else []
     found.fits = [fit(form, fitted) for form in forms]

@@ -47,6 +47,12 @@ def test_what_does_not_fall_is_no_law() -> None:
     assert "no effect is measurable" in found.reason
 
 
+def test_what_reached_its_best_is_no_law() -> None:
+    found = judged([0, 50, 100, 200, 400], [0.02, 0.01, 0.01, 0.0, 0.0])
+    assert (found.verdict, found.chosen) == (NO_LAW, None)
+    assert "0 at 2 of 5 points" in found.reason
+
+
 def test_a_planted_law_is_claimed_and_holds_at_the_largest() -> None:
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
     assert found.verdict == LAW
