@@ -32,7 +32,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows import generate_queries
 from darklode.flows.plan_laws import plan_laws
 from darklode.flows.run_laws import steps
-from darklode.flows.runs import GENERATED, LAWS, note
+from darklode.flows.runs import GENERATED, LAWS, note, record
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.segmentation import a_sentence
 from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
@@ -153,6 +153,7 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     folders = {str(work / name / kind): kind for kind in made if kind == LEARNED}
     rivals = () if name == DOCS else ("bm25", "ict")
     sources = ("labels", *rivals, *folders, "shuffled")
+    record(run, {"docs": str(collections / name), "queries": str(collections / name)}, Settings())  # a plan asks it
     base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
     cells = LawSettings(sizes=() if name == DOCS else SIZES, sources=sources, seeds=seeds)
     out = laws_of(base, cells, work / name / "laws", name)

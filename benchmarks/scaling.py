@@ -52,17 +52,17 @@ from darklode.schemas.settings import Settings
 CHUNKS_PER_DOCUMENT, CHUNKS_PER_QUERY, ASKED, DEPTH = 21.35, 10, 64, 420
 DAYS, IMPRESSIONS = 4, 10
 SIZES = {
-    "documents": (500, 2_000, 5_000, 12_000, 32_000),
-    "costly": (250, 500, 1_000, 2_000, 4_000),
-    "embed": (250, 1_000, 2_500, 6_000, 15_000),
-    "index": (2_000, 4_000, 8_000, 16_000, 32_000),
-    "judge": (125, 500, 2_000, 4_000, 10_000),
-    "mining": (50, 200, 800, 2_000, 5_000),
+    "documents": (2_000, 6_000, 16_000, 44_000, 120_000),
+    "costly": (500, 1_000, 2_000, 5_000, 12_000),
+    "embed": (500, 2_000, 6_000, 15_000, 40_000),
+    "index": (4_000, 10_000, 25_000, 60_000, 150_000),
+    "judge": (500, 1_500, 4_000, 10_000, 25_000),
+    "mining": (500, 1_500, 5_000, 15_000, 50_000),
 }
 """Chunks; vectors of an index; pairs of a language model; searches a day of a log."""
 
 CHEAP, COSTLY = ("bm25",), ("lsa_feedback", "cca_feedback", "ppmi", "ppmi_feedback", "character", "character_feedback")
-QUICK, TIMES = 1.0, 1
+QUICK, TIMES = 1.0, 2
 """A stage that takes less seconds is measured so many times; the least counts."""
 
 RAW = {"ingest_queries": "raw_queries", "clean": "raw_queries", "split": "cleaned_queries"}

@@ -41,7 +41,7 @@ def fit(
         with reporting(Silent() if as_json else reporter()):
             run = fit_laws(source, out)
         tables = run.tables("law_verdicts", "law_fits", "law_predictions")
-        answer.table("law_verdicts", tables.read("law_verdicts"), "Is there a law?") if as_json else None
+        answer.fact("law_verdicts", tables.read("law_verdicts").to_pylist())
         for sentence in told(tables):
             answer.say(sentence)
         answer.fact("page", run.store.path(PAGE), f"{run.store.path(PAGE)} has the curves, forms and constants.")
@@ -151,7 +151,7 @@ def plan(
             run = plan_laws(folder, wanted, batch=batch, queries=queries or ())
         tables, manifest = run.tables(*PLAN.writes), run.manifest(PLAN)
         assert manifest is not None
-        answer.table("plan", tables.read("law_plan"), "The plan") if as_json else None
+        answer.fact("plan", tables.read("law_plan").to_pylist())
         for sentence in planned(tables):
             answer.say(sentence)
         answer.fact("costs", costs_told(run))

@@ -177,7 +177,9 @@ class Questions:
         return self._lists(frozen, query, found[query, place]).append_column("score", pa.array(scores[query, place]))
 
     def reached(self, frozen: Frozen, vectors: Floats) -> float:
-        """nDCG@10 of what these vectors find, as training searches for it."""
+        """nDCG@10 of what these vectors find, as training searches for it; NaN where there are no queries."""
+        if not len(self):
+            return float("nan")
         lists = self._lists(frozen, *frozen.rows_of(frozen.near(vectors, self.index, DEPTH)[0]))
         return float(measured([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
