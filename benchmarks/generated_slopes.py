@@ -50,7 +50,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 DOCS = "opensearch-docs"
 NAMES = ("insuranceqa", "homedepot", DOCS)
 SEEDS = 3
-SIZES = (60, 120, 240, 480, 960)
+SIZES = (50, 100, 200, 400, 800)
 TESTS = 400
 LARGE, TRAINED = 10_000, 1_300
 """Documents from which on a collection is cut to so many queries to learn from, and what is judged for its queries."""

@@ -23,7 +23,7 @@ ASKED_IN_ONE = "search "
 
 LANGUAGE_MODEL = "judge llm"
 EMBED, EXACT = "embed", "search vectors"
-SPREAD = ("embed", "judge llm", "chunk", "triplets", "mined_triplets", "associate", "fit ", "search ")
+SPREAD = ("chunk", "embed", "fit ", "search ", "judge llm", "triplets", "click_evidence", "associate", "mined_pairs")
 """Stages whose work for one tenant is spread over machines where `runner.kind` is ray; all others take a process."""
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from helpers.unit_costs import stage, unit_costs
 
 def test_those_that_come_along_cover_every_job_and_can_be_fitted() -> None:
     found = measured()
-    assert {one.job for one in found.stages} == {"build", "mine"}
+    assert {one.job for one in found.stages} == {"build", "mine", "index"}
     stages = named(found.stages)
     assert {"chunk", "clean", "embed", "fit bm25", "search bm25", "judge llm", "triplets", "associate"} <= set(stages)
     for one in found.stages:
