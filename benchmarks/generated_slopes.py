@@ -161,7 +161,10 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     named = {folder: f"generated: {kind}" for folder, kind in folders.items()}
     tables = {table: rows_of(out, table, named) for table in ("law_points", "law_verdicts", "law_predictions")}
     plan = plan_laws(out.store.url, Wanted(budget=BUDGET, per_label=PRICE))
-    known = {"told": planned(plan.tables(*PLAN.writes)), "kept": made, "base": rows_of(start, "law_points", {})}
+    told = planned(plan.tables(*PLAN.writes))
+    for folder, of in named.items():
+        told = [sentence.replace(folder, of) for sentence in told]
+    known = {"told": told, "kept": made, "base": rows_of(start, "law_points", {})}
     return tables | known | {"seconds": time.process_time() - began}
 
 
