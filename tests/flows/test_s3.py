@@ -8,6 +8,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.kept import TOGETHER
 from helpers.commands import DARKLODE, Environment, SampleRun, build_command, built, run_inside, tables_of
 from helpers.s3_server import KEYS, filesystem, s3_server
 
@@ -34,6 +35,11 @@ def objects(environment: Environment) -> dict[str, bytes]:
     }
 
 
+def but_together(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Without the manifests that lie together: the next run adds those of the last seconds of the one before."""
+    return {name: data for name, data in found.items() if name != TOGETHER}
+
+
 @pytest.mark.slow
 def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) -> None:
     printed = built(build_command(OUT), s3)
@@ -44,7 +50,7 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
 
     again = built(build_command(OUT), s3)
     assert len(re.findall(r"^✓ .* stands$", again, re.M)) == len(re.findall(r"^✓ ", printed, re.M)) > 10
-    assert objects(s3) == first
+    assert but_together(objects(s3)) == but_together(first)
 
     for name, data in first.items():
         assert ACCESS.encode() not in data, name

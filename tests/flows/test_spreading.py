@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from helpers.commands import (
 )
 from helpers.fake_chat import FakeChat
 from helpers.ray_cluster import Cluster, cluster
-from helpers.s3_server import filesystem, s3_server
+from helpers.s3_server import filesystem, held, s3_server
 
 pytestmark = pytest.mark.server
 
@@ -96,25 +96,33 @@ def asking(server: FakeChat, cache: str | Path) -> list[str]:
     return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
 
 
-def run_with_kills(
-    command: list[str], machines: Cluster, log: Path, after: Mapping[str, Callable[[], bool] | None]
-) -> None:
-    """Run a command to its end, and kill a worker after each of some stages, once something is so."""
-    with log.open("wb") as output:
+class Kill(NamedTuple):
+    """When a worker is killed: in a stage, after another one is done and something is so."""
+
+    stage: str
+    after: str
+    ready: Callable[[], bool] = lambda: True
+
+
+def run_with_kills(command: list[str], machines: Cluster, log: Path, kills: Sequence[Kill]) -> None:
+    """Run a command to its end, and kill a worker in some stages; no shard of these ends before one is killed."""
+    places = {kill.stage: f"/progress/{kill.stage}/" for kill in kills}
+    with log.open("wb") as output, held(*places.values()) as let_go:
         process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
-    try:
-        for stage, ready in after.items():
+        try:
+            for stage, after, ready in kills:
 
-            def come(line: str = f"✓ {stage} ", ready: Callable[[], bool] | None = ready) -> bool:
-                return (line in log.read_text() and (ready is None or ready())) or process.poll() is not None
+                def come(line: str = f"✓ {after} ", ready: Callable[[], bool] = ready) -> bool:
+                    return (line in log.read_text() and ready()) or process.poll() is not None
 
-            wait_for(come, f"the moment after {stage}", LONG)
-            assert process.poll() is None, log.read_text()
-            machines.kill_one_at_work()
-        assert process.wait(LONG) == 0, log.read_text()
-    finally:
-        process.kill()
-        process.wait()
+                wait_for(come, f"the moment after {after}", LONG)
+                assert process.poll() is None, log.read_text()
+                machines.kill_one_at_work()
+                let_go(places[stage])
+            assert process.wait(LONG) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
 
 
 MANY_SHARDS = """
@@ -135,8 +143,8 @@ def test_a_night_on_a_cluster_mines_the_same_pairs(
     """A worker is killed while it sums up a day, while it associates queries, and while it makes pairs."""
     out = "s3://cluster/runs/mined"
     _, *words = mine_command(out, "--set", "runner.kind=ray", "--set", f"runner.address={machines.address}")
-    after = dict.fromkeys(("click_model", "plan_queries", "relevance"))
-    run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", after)
+    kills = [Kill("click_evidence", "click_model"), Kill("associate", "plan_queries"), Kill("mined_pairs", "relevance")]
+    run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", kills)
     assert files(bucket, "tables", out) == tables_of(mined_run.folder)
     assert not files(bucket, "progress", out)
 
@@ -151,8 +159,8 @@ def test_killed_workers_change_no_row_and_lose_no_paid_reply(
         built(build_command(tmp_path / "here", *asking(server, tmp_path / "cache")), served)
     with FakeChat(latency=0.05) as server:
         command = on_ray(machines.address, *asking(server, "s3://cluster/cache"), out=out)
-        answered = {"calibrate": lambda: len(server.served) > 300}
-        run_with_kills(command, machines, log, {"split": None, **answered, "label": None})
+        judging = Kill("judge", "calibrate", lambda: len(server.served) > 300)
+        run_with_kills(command, machines, log, [Kill("chunk", "split"), judging, Kill("triplets", "label")])
         again = sum(server.served.values()) - len(server.served)
         assert again <= IN_FLIGHT + IN_FLIGHT / 0.05  # under way, and what waited half a second for the ledger
         assert 1 < server.most_at_once <= IN_FLIGHT

@@ -1,8 +1,9 @@
 """An S3 server on loopback; `s3_bucket` has a fixture with an empty bucket."""
 
 import http.client
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -49,6 +50,26 @@ def asked() -> Iterator[list[tuple[str, str]]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(DomainDispatcherApplication, "__call__", noting)
         yield seen
+
+
+@contextmanager
+def held(*parts: str) -> Iterator[Callable[[str], None]]:
+    """Keep who writes a file whose path has one of these parts waiting; yields what lets the writers of one go on."""
+    gates, answer = {part: Event() for part in parts}, DomainDispatcherApplication.__call__
+
+    def waiting(self: Any, environ: Any, start: Any) -> Any:
+        for part, gate in gates.items():
+            if environ["REQUEST_METHOD"] == "PUT" and part in environ["PATH_INFO"]:
+                gate.wait()
+        return answer(self, environ, start)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DomainDispatcherApplication, "__call__", waiting)
+        try:
+            yield lambda part: gates[part].set()
+        finally:
+            for gate in gates.values():
+                gate.set()
 
 
 def make_bucket(environment: dict[str, str], name: str) -> None:
