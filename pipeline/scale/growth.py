@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
-from scipy.stats import t
+from scipy.special import stdtrit
 
 LEAST = 4
 """Sizes that a fit takes: it has three constants."""
@@ -133,7 +133,7 @@ def _doubt(slopes: Floats, residuals: Floats) -> tuple[Floats, float]:
     covariance = np.zeros((3, 3))
     inner = np.linalg.pinv(slopes[:, used].T @ slopes[:, used]) * float(residuals @ residuals) / free
     covariance[np.ix_(used, used)] = inner
-    return covariance, float(t.ppf((1 + CONFIDENCE) / 2, free))
+    return covariance, float(stdtrit(free, (1 + CONFIDENCE) / 2))
 
 
 def _cost(constants: Floats, sizes: Floats) -> Floats:
