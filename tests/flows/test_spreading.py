@@ -173,7 +173,7 @@ def test_killed_workers_change_no_row_and_lose_no_paid_reply(
 def test_nothing_is_lost_with_a_machine(
     machines: Cluster, bucket: pafs.FileSystem, sample_run: SampleRun, tmp_path: Path
 ) -> None:
-    """Built again from a machine of the cluster; the other one is killed while it searches."""
+    """Built again from a machine of the cluster; the other one is killed while it searches, and another joins after."""
     for name in ("manifests/search.json", *(f"tables/rankings/{part}" for part in files(bucket, "tables/rankings"))):
         bucket.delete_file(f"{OUT.removeprefix('s3://')}/{name}")
     log = tmp_path / "log"
@@ -187,6 +187,7 @@ def test_nothing_is_lost_with_a_machine(
     finally:
         process.kill()
         process.wait()
+        machines.replace_the_worker()
     lines = log.read_text().splitlines()
     assert [line for line in lines if ": not run yet" in line] == ["search: not run yet"]
     assert len([line for line in lines if line.startswith("✓ ") and line.endswith(" stands")]) == 13

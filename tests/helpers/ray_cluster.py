@@ -14,8 +14,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -28,10 +29,11 @@ MACHINE = ("--block", "--node-ip-address", LOOPBACK, "--num-cpus", "1", "--objec
 
 @dataclass
 class Cluster:
-    """Processes, addresses, and the environment of whoever may use it."""
+    """Processes, addresses, and the environment of whoever may use it; `join` starts a second machine."""
 
     head: subprocess.Popen[bytes]
     worker: subprocess.Popen[bytes]
+    join: Callable[[], subprocess.Popen[bytes]]
     address: str
     client: str
     environment: dict[str, str]
@@ -49,6 +51,10 @@ class Cluster:
         """As by a power cut."""
         kill(family(self.worker.pid))
         self.worker.wait()
+
+    def replace_the_worker(self) -> None:
+        """Let another machine join in place of the lost one."""
+        self.worker = self.join()
 
 
 def shards_of(machine: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -90,13 +96,15 @@ def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
     ray = [str(Path(sys.executable).with_name("ray")), "start", *MACHINE]
     second = [sys.executable, __file__, "start", *MACHINE, "--address", address]
     processes: list[subprocess.Popen[bytes]] = []
+
+    def run(name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        processes.append(started(command, environment, folder / f"{name}.log"))
+        return processes[-1]
+
     try:
-        for name, command in {
-            "head": [*ray, *start, "--include-dashboard", "false", *ports[0]],
-            "worker": [*second, *ports[1]],
-        }.items():
-            processes.append(started(command, environment, folder / f"{name}.log"))
-        yield Cluster(*processes, address, f"ray://{LOOPBACK}:{client}", environment)
+        head = run("head", [*ray, *start, "--include-dashboard", "false", *ports[0]])
+        join = partial(run, "worker", [*second, *ports[1]])
+        yield Cluster(head, join(), join, address, f"ray://{LOOPBACK}:{client}", environment)
     finally:
         for process in reversed(processes):
             end(process, signal.SIGTERM, 15)
