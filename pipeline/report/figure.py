@@ -39,6 +39,11 @@ class Figure:
     null: str = "–"
 
 
+def asked(query: str) -> Callable[[Source], pa.Table]:
+    """The table of a figure that is a query's answer as it stands."""
+    return lambda source: source.tables.sql(query)
+
+
 @dataclass(frozen=True)
 class FigureSection:
     """Figures that belong together; `of_labels`: they are worth what the labels are."""

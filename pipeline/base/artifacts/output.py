@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -135,14 +136,7 @@ class Output:
         Raises:
             ValueError: as for `write`.
         """
-
-        def adding(partition: str) -> Callable[[bytes, int], None]:
-            def add(data: bytes, rows: int) -> None:
-                self._add(table, data, rows, partition)
-
-            return add
-
-        packings = {partition: Packing(adding(partition)) for partition in partitions}
+        packings = {partition: Packing(partial(self._add, table, partition=partition)) for partition in partitions}
 
         def take(rows: pa.Table, partition: str) -> None:
             self._check(table, rows)

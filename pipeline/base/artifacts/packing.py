@@ -20,7 +20,7 @@ class Packing:
         file_bytes: see `FILE_BYTES`, which None is.
     """
 
-    def __init__(self, add: Callable[[bytes, int], None], file_bytes: int | None = None) -> None:
+    def __init__(self, add: Callable[[bytes, int], object], file_bytes: int | None = None) -> None:
         self._add = add
         self._file_bytes = file_bytes or FILE_BYTES
         self._waiting: list[pa.Table] = []

@@ -135,9 +135,9 @@ class Store:
         kept = self._kept
         if kept is None or not kept.keeps(name):
             return self.read_now(name)
-        if name not in kept.files:
-            there = not name.startswith(MANIFESTS) or name in self._known("manifests")
-            kept.files[name] = self.read_now(name) if name not in kept.files and there else kept.files.get(name)
+        there = name in kept.files or not name.startswith(MANIFESTS) or name in self._known("manifests")
+        if name not in kept.files:  # the listing of manifests may have brought it along
+            kept.files[name] = self.read_now(name) if there else None
         return kept.files[name]
 
     def read_now(self, name: str) -> bytes | None:
@@ -172,10 +172,8 @@ class Store:
     def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
         """Files in a folder (and below it) and their sizes in bytes; empty where there is no such folder."""
         if self._kept and self._kept.holds(folder):
-            found = {name: stamp for name, stamp in self._known(folder).items() if name.startswith(f"{folder}/")}
-            found = (
-                found if recursive else {name: one for name, one in found.items() if "/" not in name[len(folder) + 1 :]}
-            )
+            below = self._below(folder).items()
+            found = {name: one for name, one in below if recursive or "/" not in name[len(folder) + 1 :]}
         else:
             found = self._stamps(folder, recursive=recursive)
         return {name: size for name, (size, _) in found.items()}
@@ -195,10 +193,14 @@ class Store:
                 self._kept.take(self.read_now(TOGETHER), self._kept.stamps[top])
         return self._kept.stamps[top]
 
+    def _below(self, folder: str) -> Stamps:
+        """Of the files that are known those in a folder, at any depth."""
+        return {name: stamp for name, stamp in self._known(folder).items() if name.startswith(f"{folder}/")}
+
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
         if self._kept and self._kept.holds(folder):
-            below = (name[len(folder) + 1 :] for name in self._known(folder) if name.startswith(f"{folder}/"))
+            below = (name[len(folder) + 1 :] for name in self._below(folder))
             return sorted({name.partition("/")[0] for name in below if "/" in name})
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
 

@@ -1,13 +1,13 @@
 """An adapted query encoder: what was decided, where it gains, what could be gained, and how its training went."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from darklode.pipeline.report.charts import Whisker, curves, whiskers
 from darklode.pipeline.report.drawing import Chart, Curves, Facts
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
@@ -102,10 +102,6 @@ def _learned(source: Source) -> pa.Table:
     return source.tables.sql(LEARNED).slice(0, 0 if others else None)
 
 
-def _asked(query: str) -> Callable[[Source], pa.Table]:
-    return lambda source: source.tables.sql(query)
-
-
 SECTION = FigureSection(
     "adapting",
     "The adapted query encoder",
@@ -115,7 +111,7 @@ SECTION = FigureSection(
             "What is handed over",
             "The adapted encoder only where the lower end of its lift's 95 % interval is above 0 on test queries whose "
             "clusters and positives training never saw.",
-            _asked("FROM adapter_verdict ORDER BY tenant"),
+            asked("FROM adapter_verdict ORDER BY tenant"),
             _facts,
             ("adapter_verdict",),
             wide=True,
@@ -125,7 +121,7 @@ SECTION = FigureSection(
             "Adapted less base, on the test queries",
             "With 95 % bootstrap intervals over groups of queries; own positive: training saw neither the query's "
             "cluster nor a positive of it, and these alone decide; shared positive: it may know the answer by heart.",
-            _asked(PAIRS),
+            asked(PAIRS),
             _lifts,
             ("adapter_verdict", "evaluation_pairs"),
             wide=True,
@@ -145,7 +141,7 @@ SECTION = FigureSection(
             "How training went",
             "Each trial's looks at the validation queries; a falling loss with falling validation is a collapse, and "
             "ends the trial.",
-            _asked(COURSE),
+            asked(COURSE),
             _course,
             ("training_log", "adaptation_trials"),
             wide=True,
@@ -155,7 +151,7 @@ SECTION = FigureSection(
             "adapter-trials",
             "What was tried",
             "Each trial's best weights, and points on the way back to the base, which is 0; the highest is chosen.",
-            _asked(TRIALS),
+            asked(TRIALS),
             _shares,
             ("adaptation_trials",),
             most=500,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked, whiskers
 from darklode.pipeline.report.drawing import AxisScale, Cell, Chart, Drawing, Matrix
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
@@ -120,7 +120,7 @@ SECTION = FigureSection(
             "only-one-found",
             "What only one retriever found",
             "Positives of the pool that would be missing without the retriever.",
-            lambda source: source.tables.sql(ALONE),
+            asked(ALONE),
             lambda table, _: [
                 stacked(
                     table,

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.report.charts import curves
 from darklode.pipeline.report.drawing import Curves
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.source import Source
 
 TESTED = "tower_test"
@@ -56,14 +56,14 @@ SECTION = FigureSection(
             "How near it is to its teacher",
             "Distance is the mean ‖q − s‖ of unit vectors: what ranking can lose is at most as much, up to a constant; "
             "unseen queries are those that nothing looked at before the end; overlap is of the first ten.",
-            lambda source: source.tables.sql(HEALTH),
+            asked(HEALTH),
             needs=("tower_health",),
         ),
         Figure(
             "tower-course",
             "How training went",
             "Each trial's looks at the held-out queries; the nearest is kept.",
-            lambda source: source.tables.sql(COURSE),
+            asked(COURSE),
             _course,
             ("distillation_log", "distillation_trials"),
             wide=True,

@@ -1,11 +1,6 @@
 """Generated queries: what became of them, how like real ones they are, and which documents nobody reached."""
 
-from collections.abc import Callable
-
-import pyarrow as pa
-
-from darklode.pipeline.report.figure import Figure, FigureSection
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 
 OUTCOMES = """
     SELECT coalesce(reason, 'kept') AS outcome, count(*) AS queries,
@@ -34,10 +29,6 @@ NEVER = """
 """
 
 
-def _asked(query: str) -> Callable[[Source], pa.Table]:
-    return lambda source: source.tables.sql(query)
-
-
 SECTION = FigureSection(
     "generating",
     "Generated queries",
@@ -46,7 +37,7 @@ SECTION = FigureSection(
             "generated-outcomes",
             "What became of them",
             "Each goes by the first filter that it does not pass; what is kept is learned from, and never tested by.",
-            _asked(OUTCOMES),
+            asked(OUTCOMES),
             needs=("generated_queries",),
         ),
         Figure(
@@ -54,7 +45,7 @@ SECTION = FigureSection(
             "Like real queries",
             "Real are the run's train queries; a cluster is covered where a generated query is as near to one of its "
             "queries as real ones of two clusters usually are.",
-            _asked(CHECK),
+            asked(CHECK),
             needs=("generation_check",),
             wide=True,
         ),
@@ -62,7 +53,7 @@ SECTION = FigureSection(
             "generated-clusters",
             "Clusters of real queries, those far from every generated one first",
             "Similarity is a cosine of letters, 1 being the same text.",
-            _asked(CLUSTERS),
+            asked(CLUSTERS),
             needs=("generation_clusters", "generated_queries"),
             wide=True,
         ),
@@ -70,14 +61,14 @@ SECTION = FigureSection(
             "generated-reached",
             "Documents that queries reach",
             "A real query reaches a document where one of its texts is labelled as relevant for it.",
-            _asked(REACHED),
+            asked(REACHED),
             needs=("generation_documents", "generation_texts", "generated_queries"),
         ),
         Figure(
             "generated-never",
             "Documents that no real query ever reached",
             "Those with most texts first; all of them are in the table generation_documents.",
-            _asked(NEVER),
+            asked(NEVER),
             needs=("generation_documents",),
             wide=True,
         ),

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
 from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, nice
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number, share
 from darklode.pipeline.report.source import Source, thresholds
 
@@ -115,7 +115,7 @@ SECTION = FigureSection(
             "unreadable",
             "Verdicts that could not be read",
             "Their number and share of all verdicts, and by error; they are null: neither positives nor negatives.",
-            lambda source: source.tables.sql(NULLS),
+            asked(NULLS),
             _nulls,
             ("verdicts",),
             most=11,

@@ -21,7 +21,7 @@ from darklode.pipeline.laws.page import (
 )
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
 from darklode.pipeline.report.drawing import Axis, AxisScale, Curve, CurvePoint, Curves
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
@@ -104,7 +104,7 @@ SECTION = FigureSection(
             "Is there a law?",
             "The largest size is held out and predicted: held_out_error is how far it is missed, naive_error how far "
             "as the size before misses it. R² proves nothing.",
-            lambda source: source.tables.sql(VERDICTS),
+            asked(VERDICTS),
             needs=("law_verdicts",),
             wide=True,
         ),
@@ -113,7 +113,7 @@ SECTION = FigureSection(
             "How loss falls with labels",
             "Losses, means over seeds; a measure of which more is better stands as 1 − its value. The curve and its "
             "band are of the fit that never saw the largest size, and beyond it of the law, where one stands.",
-            lambda source: source.tables.sql(CURVES),
+            asked(CURVES),
             _curves,
             ("law_predictions",),
             wide=True,
@@ -123,7 +123,7 @@ SECTION = FigureSection(
             "law-plan",
             "What may be done next",
             " ".join(PLANNING.split()),
-            lambda source: source.tables.sql(SAID),
+            asked(SAID),
             needs=("law_plan",),
             wide=True,
             null="",
@@ -132,7 +132,7 @@ SECTION = FigureSection(
             "law-costs",
             "What labels took",
             "Of the runs that the grid learned from, and of its encoders; intervals are 95 % bootstrap ones.",
-            lambda source: source.tables.sql(COSTS),
+            asked(COSTS),
             needs=("law_costs",),
             wide=True,
         ),
@@ -140,7 +140,7 @@ SECTION = FigureSection(
             "law-depths",
             "Positives by depth of the pool",
             " ".join(DEEPER.split()),
-            lambda source: source.tables.sql(DEPTHS),
+            asked(DEPTHS),
             needs=("depth_costs",),
             wide=True,
         ),
@@ -148,7 +148,7 @@ SECTION = FigureSection(
             "law-next",
             "To label next",
             "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns.",
-            lambda source: source.tables.sql(f"{BATCH} ORDER BY place"),
+            asked(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
         ),
@@ -156,7 +156,7 @@ SECTION = FigureSection(
             "law-correlations",
             "Contrastive entropy and ranking",
             " ".join(CORRELATED.split()),
-            lambda source: source.tables.sql(CORRELATIONS),
+            asked(CORRELATIONS),
             needs=("law_correlations",),
         ),
     ),

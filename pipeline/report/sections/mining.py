@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, evidence, stacked, whiskers
 from darklode.pipeline.report.drawing import Chart
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
@@ -100,7 +100,7 @@ SECTION = FigureSection(
             "mined-tenants",
             "By tenant",
             "Distinct queries of the log, associations, pairs and triplets; tenants never mix.",
-            lambda source: source.tables.sql(BY_TENANT),
+            asked(BY_TENANT),
             needs=("log_queries", "associations", "mined_pairs", "triplets"),
             most=20,
         ),

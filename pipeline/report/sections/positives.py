@@ -5,7 +5,7 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, histograms, whole_bins
 from darklode.pipeline.report.drawing import Chart
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
 
@@ -47,7 +47,7 @@ SECTION = FigureSection(
             "Positives per query",
             "Queries by how many candidates are relevant to them; those at 0 have no answer in the corpus, or none "
             "that was found, and 31 stands for all that have more.",
-            lambda source: source.tables.sql(POSITIVES),
+            asked(POSITIVES),
             _positives,
             ("queries", "qrels"),
         ),
@@ -55,7 +55,7 @@ SECTION = FigureSection(
             "queries-without-positives",
             "Queries without a positive",
             "Nothing relevant was found for them: a gap in the documents, or in the retrievers.",
-            lambda source: source.tables.sql(WITHOUT),
+            asked(WITHOUT),
             needs=("queries", "pool", "qrels"),
             most=10,
         ),

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.report.charts import Histogram, histograms, stacked, whole_bins
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import Source
@@ -132,7 +132,7 @@ SECTION = FigureSection(
             "Languages",
             "Queries by likeliest language, kept or dropped for it; short queries are often misread and are kept "
             "unless another language is likely.",
-            lambda source: source.tables.sql(LANGUAGES),
+            asked(LANGUAGES),
             lambda table, _: [
                 stacked(table, "language", {"kept": ("kept", "a"), "dropped": ("dropped", "faint")}, axis="queries")
             ],
@@ -143,7 +143,7 @@ SECTION = FigureSection(
             "cluster-sizes",
             "Sizes of the query clusters",
             "Clusters of like queries by the number of raw queries they stand for.",
-            lambda source: source.tables.sql(CLUSTERS),
+            asked(CLUSTERS),
             lambda table, _: [stacked(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
             ("cleaned_queries",),
         ),
@@ -151,7 +151,7 @@ SECTION = FigureSection(
             "largest-clusters",
             "The largest clusters",
             "What is asked most: a kept query, and others of its cluster.",
-            lambda source: source.tables.sql(LARGEST),
+            asked(LARGEST),
             _largest,
             ("cleaned_queries",),
             wide=True,

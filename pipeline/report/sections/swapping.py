@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from darklode.pipeline.report.charts import Bin, Histogram, histograms
 from darklode.pipeline.report.drawing import Axis, Chart, Quote, Quotes, Text
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import Source
@@ -72,7 +72,7 @@ SECTION = FigureSection(
             "How much stays",
             "Queries by how many of the base's first ten texts are among the adapted encoder's: what changes, not what "
             "gets better.",
-            lambda source: source.tables.sql(OVERLAPS),
+            asked(OVERLAPS),
             _overlaps,
             ("swap",),
             wide=True,
@@ -81,7 +81,7 @@ SECTION = FigureSection(
             "swap-queries",
             "Queries that change most",
             "By the titles of what leaves their first ten and of what comes; often asked ones before others.",
-            lambda source: source.tables.sql(CHANGED),
+            asked(CHANGED),
             _changed,
             ("swap",),
             wide=True,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, whiskers
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
-from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import Key, Passages, plain
 from darklode.pipeline.report.source import Source
@@ -77,7 +77,7 @@ SECTION = FigureSection(
             "release",
             "Release gate",
             "What was asked of the judge, and whether it was reached; a figure that is unknown does not pass.",
-            lambda source: source.tables.sql(RELEASE),
+            asked(RELEASE),
             needs=("release",),
         ),
         Figure(
@@ -93,7 +93,7 @@ SECTION = FigureSection(
             "Precision, recall and agreement, estimated for the whole run",
             "Each labelled pair counts for all that it stands for; whiskers are 95 % intervals. Recall is of the pool: "
             "what no retriever found, nobody saw.",
-            lambda source: source.tables.sql(FIGURES),
+            asked(FIGURES),
             _figures,
             ("validation",),
             wide=True,

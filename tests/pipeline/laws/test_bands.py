@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.bands import band, refits
 from darklode.pipeline.laws.fitting import fit
 from darklode.pipeline.laws.forms import SIZE, Points
 
@@ -24,6 +24,14 @@ def test_most_new_points_lie_within() -> None:
     new = points(SIZES, 1).value
     assert ((low <= new) & (new <= high)).mean() > 0.85
     assert (np.log(high / low) < 0.15).all()  # six deviations of .01, and what the fit does not know
+
+
+def test_of_39_draws_the_ends_are_the_least_and_the_greatest_which_one_more_of_40_lies_beyond() -> None:
+    found = fit(SIZE, points(SIZES, 0))
+    drawn = np.array([one.predict(found.points) * np.exp(noise) for one, noise in refits(found, 39, 0)])
+    low, high = band(found, found.points, 39, 0)
+    assert np.allclose(low, drawn.min(axis=0), rtol=1e-12)
+    assert np.allclose(high, drawn.max(axis=0), rtol=1e-12)
 
 
 def test_they_widen_where_nothing_was_measured() -> None:
