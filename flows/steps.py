@@ -5,11 +5,7 @@ The report lies on disk, and its first figures are shown by the executor: one li
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import date
 from importlib.metadata import version
-from typing import Any
-
-import pyarrow as pa
 
 from darklode.flows.executor import executor
 from darklode.flows.runs import note, noted, recorded
@@ -96,11 +92,3 @@ def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> N
         sections = list(filled_sections(given))
         run.store.write(FILE, page(given, sections))
         executor().show(run, lambda: operator_page(run.store.url, given, sections))
-
-
-def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """A table's rows as JSON takes them."""
-    return [
-        {name: value.isoformat() if isinstance(value, date) else value for name, value in row.items()}
-        for row in table.to_pylist()
-    ]

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.retrieve.retrievers.port import Hits
 
 Floats = NDArray[np.float64]
 
@@ -42,21 +41,6 @@ def parsed(names: Sequence[str]) -> list[Any]:
 def depth_of(names: Sequence[str]) -> int:
     """How deep a ranking must be for all of these measures."""
     return max(int(measure["cutoff"]) for measure in parsed(names))
-
-
-def listed(hits: Hits, queries: pa.Array, texts: pa.Array) -> pa.Table:
-    """What was found as a ranking: query_id, rank from 1, text_id; query by query, best first.
-
-    Args:
-        hits: rows of texts, shape (n_queries, k).
-        queries: their ids.
-        texts: ids by row.
-    """
-    query, place = np.nonzero(hits.rows >= 0)
-    found = hits.rows[query, place]
-    return pa.table(
-        {"query_id": queries.take(pa.array(query)), "rank": place + 1, "text_id": texts.take(pa.array(found))}
-    )
 
 
 def measured(rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +14,6 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.scale.growth import FLAT, LEAST, Growth, grown, local_exponent
 from darklode.schemas.section import Section
 
-UNITS = ("chunks", "raw_queries", "queries", "pairs", "impressions")
 Unit = Literal["chunks", "raw_queries", "queries", "pairs", "impressions"]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -132,8 +130,3 @@ def measured(path: str | None = None) -> Measured:
     except ValueError as error:
         raise InputError(f"{path} is no JSON; benchmarks/scaling.py writes such files") from error
     return found
-
-
-def named(stages: Sequence[StageCosts]) -> dict[str, StageCosts]:
-    """Stages by name."""
-    return {one.name: one for one in stages}

@@ -88,11 +88,6 @@ class Head(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
 
-def trainable(method: str, dimensions: int) -> int:
-    """Numbers that a method trains: n·(d² + d) for n layers (DevRev-Search, Table 5)."""
-    return LAYERS[method] * (dimensions**2 + dimensions)
-
-
 def dense(layers: Layers) -> Layers:
     """The same head as plain layers with GELU between them, without the sum: x + f(x) before the length is set to 1.
 

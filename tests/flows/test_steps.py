@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Callable
-from datetime import date
 from html import escape
 
-import pyarrow as pa
 import pytest
 
 from darklode.flows.build_benchmark import steps
@@ -13,7 +11,7 @@ from darklode.flows.config import load_settings
 from darklode.flows.executor import InProcess, executing
 from darklode.flows.mine_logs import steps as mine_steps
 from darklode.flows.runs import record
-from darklode.flows.steps import RETRY_SECONDS, finish, funnel_step, plain_rows, run_step, stages
+from darklode.flows.steps import RETRY_SECONDS, finish, funnel_step, run_step, stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from helpers.finished_run import finished_run
 
@@ -75,11 +73,6 @@ def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
     assert funnel_step(run, order).plan(run).stands
     run.store.delete("manifests/clean.json")
     assert "the other stages changed" in str(funnel_step(run, order).plan(run).reason)
-
-
-def test_rows_are_plain_for_json() -> None:
-    rows = plain_rows(pa.table({"day": [date(2026, 3, 1), None], "n": [1, None]}))
-    assert rows == [{"day": "2026-03-01", "n": 1}, {"day": None, "n": None}]
 
 
 def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate import measures as counting
-from darklode.pipeline.evaluate.measures import ceilings, depth_of, listed, measured, parsed
-from darklode.pipeline.retrieve.retrievers.port import Hits
+from darklode.pipeline.evaluate.measures import ceilings, depth_of, measured, parsed
 
 NAMES = ("nDCG@10", "R@3", "R@20", "Success@3", "RR@10", "Judged@10")
 
@@ -67,16 +66,6 @@ def test_a_perfect_list_reaches_the_ceiling_and_no_more() -> None:
     assert found == pytest.approx([10 / 14, 1.0, 1.0])
     lists = pa.table({"query_id": ["q"] * 10, "rank": range(1, 11), "text_id": positives[::-1][:10]})
     assert measured([lists], labels, ["q"], ["R@10"])[0, 0] == pytest.approx(found[0])
-
-
-def test_hits_become_a_ranking() -> None:
-    hits = Hits(np.array([[2, 0], [1, -1]]), np.array([[0.5, 0.1], [0.3, np.nan]], np.float32))
-    found = listed(hits, pa.array(["a", "b"]), pa.array(["t0", "t1", "t2"]))
-    assert found.to_pylist() == [
-        {"query_id": "a", "rank": 1, "text_id": "t2"},
-        {"query_id": "a", "rank": 2, "text_id": "t0"},
-        {"query_id": "b", "rank": 1, "text_id": "t1"},
-    ]
 
 
 def test_the_deepest_measure_says_how_deep_lists_are() -> None:

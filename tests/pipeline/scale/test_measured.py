@@ -7,15 +7,15 @@ import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.scale.growth import LEAST
-from darklode.pipeline.scale.measured import StageCosts, measured, named
+from darklode.pipeline.scale.measured import StageCosts, measured
 from helpers.unit_costs import stage, unit_costs
 
 
 def test_those_that_come_along_cover_every_job_and_can_be_fitted() -> None:
     found = measured()
     assert {one.job for one in found.stages} == {"build", "mine", "index"}
-    stages = named(found.stages)
-    assert {"chunk", "clean", "embed", "fit bm25", "search bm25", "judge llm", "triplets", "associate"} <= set(stages)
+    names = {one.name for one in found.stages}
+    assert {"chunk", "clean", "embed", "fit bm25", "search bm25", "judge llm", "triplets", "associate"} <= names
     for one in found.stages:
         assert len({point.size for point in one.points}) > LEAST, f"{one.name} has no size that was held out"
         assert one.growth.span(1e9)[0] <= one.growth.at(1e9) <= one.growth.span(1e9)[1], one.name
