@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +26,11 @@ from darklode.pipeline.base.artifacts.tables import Tables, content, named
 from darklode.pipeline.base.errors import ArtifactError
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
+
+
+@cache  # a process keeps what it has loaded; reading it anew takes as long as a small stage
+def _software() -> dict[str, str]:
+    return {name: version(name) for name in SOFTWARE}
 
 
 def silent(_done: int, _total: int | None, _note: str) -> None:
@@ -158,7 +164,6 @@ class Run:
         work(self._read_by(stage), output)
         outputs = output.close()
         seconds = round(time.perf_counter() - began, 3)
-        software = {name: version(name) for name in SOFTWARE}
         manifest = Manifest(
             stage=stage.name,
             fingerprint=plan.fingerprint,
@@ -169,7 +174,7 @@ class Run:
             seconds=seconds,
             facts=output.facts,
             units=output.units,
-            software=software,
+            software=dict(_software()),
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         name = f"manifests/{stage.name}.json"

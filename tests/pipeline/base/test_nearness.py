@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,19 +72,18 @@ def test_keys_stay_what_they_are() -> None:
 LETTERS = st.text("abcdefgh ", min_size=8, max_size=30).filter(lambda text: len(text.replace(" ", "")) > 5)
 
 
-@pytest.mark.parametrize("kind", ["left out", "added", "other", "moved"])
 @given(texts=st.lists(LETTERS, min_size=5, max_size=20), data=st.data())
-def test_any_slip_of_one_letter_is_near(kind: str, texts: list[str], data: st.DataObject) -> None:
+def test_any_slip_of_one_letter_is_near(texts: list[str], data: st.DataObject) -> None:
     slips = []
     for text in texts:
         place = data.draw(st.integers(0, len(text) - 2))
         letter = data.draw(st.sampled_from("abxyz"))
-        changed = {
-            "left out": text[:place] + text[place + 1 :],
-            "added": text[:place] + letter + text[place:],
-            "other": text[:place] + letter + text[place + 1 :],
-            "moved": text[:place] + text[place + 1] + text[place] + text[place + 2 :],
-        }
-        slips.append(changed[kind])
+        slips += [
+            text[:place] + text[place + 1 :],
+            text[:place] + letter + text[place:],
+            text[:place] + letter + text[place + 1 :],
+            text[:place] + text[place + 1] + text[place] + text[place + 2 :],
+        ]
     found = keys([*texts, *slips])
-    assert all(found[number] & found[len(texts) + number] for number in range(len(texts)))
+    own, theirs = found[: len(texts)], found[len(texts) :]
+    assert all(theirs[number] & own[number // 4] for number in range(len(slips)))

@@ -33,7 +33,8 @@ def stages(run: Run) -> list[Stage]:
 
 
 def answers(run: Run) -> dict[str, pa.Table]:
-    return {name: run.tables(name).sql(f"FROM {name} ORDER BY ALL") for name in sorted(run.parts())}
+    with run.tables().opened() as tables:
+        return {name: tables.sql(f"FROM {name} ORDER BY ALL") for name in sorted(run.parts())}
 
 
 def stand(run: Run, all_stages: list[Stage]) -> bool:
