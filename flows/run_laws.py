@@ -14,15 +14,17 @@ from darklode.flows.reporting import reporter
 from darklode.flows.runs import GENERATED, LAWS, SETTINGS, note, noted, recorded
 from darklode.flows.spreading import spreading
 from darklode.flows.steps import run_step
-from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.flows.train_both_towers import topical, triplets_step
+from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.laws.fit import FIT, laws
 from darklode.pipeline.laws.page import PAGE, page, told
+from darklode.pipeline.laws.trainer import Trainer
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.vectors import Base
-from darklode.schemas.laws import OWN_SOURCES
+from darklode.schemas.laws import OWN_SOURCES, TOWERS
 from darklode.schemas.settings import Settings
 
 
@@ -45,8 +47,10 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
     """
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
-    check_parts(chosen.adapt.method)
+    towers = chosen.laws.trainer == TOWERS
+    check_parts(chosen.dual.method if towers else chosen.adapt.method)
     bases, run = [base_of(runs, made, encoder, chosen) for encoder in encoders], laws_folder(out)
+    bases = [topical(base) for base in bases] if towers else bases
     with run.lock(), spreading(chosen.runner, run) as spread:
         note(run, {LAWS: list(runs), "encoders": list(encoders)})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
@@ -63,21 +67,38 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
 
 
 def steps(bases: Sequence[Base], settings: Settings, spread: Spread = here) -> list[Step]:
-    """The stages, in data order."""
+    """The stages, in data order. An encoder more is an input more: cells of the others stand."""
     from darklode.pipeline.laws.grid import GRID, grid
 
-    given = settings.adapt.but("tenant", "sources", "min_probability", "judge_holes")
-    numbered = {f"{number}": one for number, one in enumerate(bases)}
+    trainer, seed = _trainer(settings), settings.seed
+    given = {f"{number}": one for number, one in enumerate(bases)}
     return [
         pairs_step(bases[0], settings),
+        *([triplets_step(bases[0], settings)] if settings.laws.trainer == TOWERS else []),
         Step(
-            GRID,
-            call(grid, given, numbered, settings.laws, seed=settings.seed, spread=spread),
-            lambda: _generated(settings),
-            unkeyed=("spread",),
+            GRID.reading(*trainer.reads),
+            call(grid, trainer, given, settings.laws, seed=seed, spread=spread),
+            lambda: _encoders(bases) | _generated(settings),
+            unkeyed=("bases", "spread"),
         ),
-        Step(FIT, call(laws, seed=settings.seed)),
+        Step(FIT, call(laws, seed=seed)),
     ]
+
+
+def _trainer(settings: Settings) -> Trainer:
+    """What the cells train."""
+    if settings.laws.trainer == TOWERS:
+        from darklode.pipeline.laws.both_towers import BothTowers
+
+        return BothTowers(settings.dual, settings.adapt.only("rank", "alpha", "targets"))
+    from darklode.pipeline.laws.adapting import Adapting
+
+    return Adapting(settings.adapt.but("tenant", "sources", "min_probability", "judge_holes"))
+
+
+def _encoders(bases: Sequence[Base]) -> dict[str, str]:
+    """What identifies the encoders, in their order."""
+    return {f"encoder {number}": key_of(one.identity) for number, one in enumerate(bases, 1)}
 
 
 def _generated(settings: Settings) -> dict[str, str]:

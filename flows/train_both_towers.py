@@ -93,7 +93,7 @@ def steps(base: Base, settings: Settings) -> list[Step]:
             lambda: contents(base),
             source=base.sources,
         ),
-        Step(TRIPLETS, call(tower_triplets, base.sources, seed=seed), lambda: contents(base), unkeyed=("sources",)),
+        triplets_step(base, settings),
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
         Step(TESTED, call(tested, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins)),
         Step(
@@ -101,6 +101,12 @@ def steps(base: Base, settings: Settings) -> list[Step]:
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
         ),
     ]
+
+
+def triplets_step(base: Base, settings: Settings) -> Step:
+    """What both towers learn from, of a base whose texts show their topics."""
+    given = call(tower_triplets, base.sources, seed=settings.seed)
+    return Step(TRIPLETS, given, lambda: contents(base), unkeyed=("sources",))
 
 
 def _beginning(base: Base, settings: Settings) -> Beginning:

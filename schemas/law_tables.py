@@ -67,10 +67,13 @@ LAW_POINTS = Table(
             SIZE,
             PARAMETERS,
             field("encoder", pa.string(), "which was trained; null where nobody says", null=True),
+            field(
+                "trainer", pa.string(), "how: what `adapt` would, or both `towers`; null where nobody says", null=True
+            ),
             field("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
             field("pairs", pa.int64(), "queries with a positive each that were learned from", null=True),
             field("value", pa.float64(), "the measure's mean over the test queries"),
-            field("chosen", pa.string(), "setting and share of the way from the start; `base`: step 0", null=True),
+            field("chosen", pa.string(), "setting, and share of the way or step; `base`: step 0", null=True),
             field("stopped", pa.string(), "what ended training: validation, or fixed steps", null=True),
         ]
     ),

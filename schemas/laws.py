@@ -1,19 +1,28 @@
 """The settings of `laws run`: on which amounts of labels, whose, and how often it trains."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from darklode.schemas.places import Place
 from darklode.schemas.section import Bound, Section
 
-OWN_SOURCES = ("labels", "bm25", "ict", "shuffled")
+TOWERS = "towers"
+"""What `laws.trainer` says of both towers."""
+
+LABELS = "labels"
+OWN_SOURCES = (LABELS, "bm25", "ict", "shuffled")
 """Those that a run has by itself."""
 
 
 class LawSettings(Section):
-    """The grid of `laws run`: each size of each source with each seed; what is trained is what `adapt` says."""
+    """The grid of `laws run`: each size of each source with each seed."""
 
+    trainer: Literal["adapt", "towers"] = Field(
+        "adapt",
+        description="what each cell trains: what `adapt` would, or both towers as stage 1 of `train-towers` does, by "
+        "the settings of `dual`",
+    )
     sizes: Bound[tuple[Annotated[int, Field(ge=0)], ...]] = Field(
         (),
         description="labelled queries to learn from; 0: the encoder itself; empty: all, and up to six halves of them",

@@ -22,7 +22,7 @@ class DualSettings(Section):
         description="of the encoder's own layers, evenly chosen, that the query tower keeps (ScalingNote's ScalingDoc: "
         "a small query tower beside the large document tower); null: all",
     )
-    views: Bound[tuple[View, ...]] = Field(
+    views: tuple[View, ...] = Field(
         ("title", "content", "all"),
         min_length=1,
         description="of a document, each with its loss; `all` is what is searched",
@@ -33,7 +33,7 @@ class DualSettings(Section):
         description="what a decoder is asked within a document: one of Darklode's (prompts/towers), or a folder with a "
         "prompt.yaml; encoders are asked nothing",
     )
-    nested: Bound[tuple[int, ...]] = Field(
+    nested: tuple[int, ...] = Field(
         (16, 32, 64, 128),
         min_length=1,
         description="prefixes of a vector that are vectors themselves, ascending; the last is the whole (ScalingNote: "

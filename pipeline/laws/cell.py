@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,30 +19,28 @@ from darklode.pipeline.base.spread import Pieces
 from darklode.pipeline.evaluate.measures import measured
 from darklode.pipeline.laws.entropy import Drawn, drawn
 from darklode.pipeline.laws.points import ENTROPY
+from darklode.pipeline.laws.trainer import UNTRAINED, Tell, Trainer
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.choice import ENOUGH, Reached, most, preference, reach
+from darklode.pipeline.train.choice import ENOUGH
+from darklode.pipeline.train.cloze import inverse_cloze
 from darklode.pipeline.train.contest import READS
 from darklode.pipeline.train.generated import Generated, generated_in
-from darklode.pipeline.train.methods import method_of
-from darklode.pipeline.train.rivals import BM25, CLOZE, SHUFFLED, Words, rivals
+from darklode.pipeline.train.rivals import Words, shuffled
 from darklode.pipeline.train.task import Labels, Questions, Task
-from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
+    from darklode.pipeline.train.vectors import Base, Frozen, Ints
 
-SOURCES = dict(zip(OWN_SOURCES, ("", BM25, CLOZE, SHUFFLED), strict=True))
-"""Where labels come from: the run's own, BM25's first text, a text's own sentence, and nobody (the control)."""
+Teacher = Callable[[Task, int], Task]
+"""The task as a source teaches it, for a seed."""
 
 MEASURES = ("nDCG@10", "R@1000")
 DEPTH = 1000
 
 SAMPLE = 64
 """Texts that are encoded to see how long that takes."""
-
-Tell = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -52,21 +50,21 @@ class Desk:
     Attributes:
         tables: those of `adaptation_pairs`.
         base: the encoder.
-        settings: of training.
+        trainer: of the cells.
         cells: of the grid.
         seed: of the texts that entropy draws.
     """
 
     tables: Tables
     base: Base
-    settings: AdaptSettings
+    trainer: Trainer
     cells: LawSettings
     seed: int
 
     @property
     def key(self) -> str:
         """Of all that can change what a cell reaches, besides the labels of folders."""
-        contents = [self.tables.content(name) for name in READS]
+        contents = [self.tables.content(name) for name in (*READS, *self.trainer.reads)]
         return key_of(*contents, self.base.identity, self.seed)
 
     @property
@@ -103,9 +101,8 @@ _benches: list[tuple[str, Bench]] = []
 
 def bench_of(desk: Desk) -> Bench:
     """What cells of a desk are measured with; a process holds one."""
-    given = [section.model_dump(mode="json") for section in (desk.settings, desk.cells)]
     labels = {name: one.content() for name, one in generated_in(desk.cells).items()}
-    key = key_of(desk.key, desk.tables.url, given, labels)
+    key = key_of(desk.key, desk.tables.url, desk.trainer.identity, desk.cells.model_dump(mode="json"), labels)
     if not _benches or _benches[0][0] != key:
         release()
         _benches.append((key, Bench.of(desk)))
@@ -119,9 +116,9 @@ def release() -> None:
 
 def train(cell: Cell, tell: Tell | None = None) -> Pieces:
     """Train a cell: its points, and a row of what that took."""
-    bench, began = bench_of(cell.desk), time.perf_counter()
-    yield bench.cell(cell, tell or (lambda *_: None))
-    seconds = time.perf_counter() - began
+    bench = bench_of(cell.desk)
+    points, seconds = bench.cell(cell, tell or (lambda *_: None))
+    yield points
     yield pa.Table.from_pylist([{"seconds": seconds, "texts_per_second": bench.texts_per_second}])
 
 
@@ -143,13 +140,13 @@ class Bench:
             ArtifactError: there is no test query.
         """
         frozen = desk.base.open(desk.tables)
-        task = Task.of(desk.tables, frozen, same_document=desk.settings.same_document)
+        task = Task.of(desk.tables, frozen, same_document=desk.trainer.same_document)
         asked = _test(desk.tables, frozen)
         query, row = asked.places(frozen, asked.labels)
         n = len(frozen)
         labelled = Labels.of(query, frozen.position_of[row], n)
         pairs = drawn(asked.ids.to_pylist(), asked.positives(frozen), labelled, n, desk.seed)
-        return cls(desk, task, asked, pairs, len(task.validation) >= ENOUGH)
+        return cls(desk, task, asked, pairs, desk.trainer.looked_at(len(task.validation)) >= ENOUGH)
 
     def taught(self, source: str, number: int) -> Task:
         """The task as a source teaches it, for a seed; the last one is kept."""
@@ -164,7 +161,7 @@ class Bench:
         return {}
 
     @cached_property
-    def _teachers(self) -> dict[str, Callable[[Task, int], Task]]:
+    def _teachers(self) -> dict[str, Teacher]:
         return _teachers(self.task.frozen, self.desk, generated_in(self.desk.cells))
 
     @cached_property
@@ -177,54 +174,31 @@ class Bench:
         base.model.encode_documents(texts)
         return len(texts) / (time.perf_counter() - began)
 
-    def cell(self, cell: Cell, tell: Tell) -> pa.Table:
-        """Train one cell; its points."""
-        taught, settings = self.taught(cell.source, cell.number), self.desk.settings
-        if cell.size:
-            task = taught.learning_from(prefix(taught.train, cell.size, cell.number))
-            chosen, vectors, trained = self._trained(task, cell.number, partial(_said, tell, settings.steps, cell.name))
-        else:
-            chosen, vectors, trained = "base", self.asked.vectors, 0
-        lists = self.asked.ranking(self.task.frozen, vectors, DEPTH)
+    def cell(self, cell: Cell, tell: Tell) -> tuple[pa.Table, float]:
+        """Train one cell; its points, and the seconds of training."""
+        taught, trainer, began = self.taught(cell.source, cell.number), self.desk.trainer, time.perf_counter()
+        task = taught.learning_from(prefix(taught.train, cell.size, cell.number))
+        found = trainer.trained(self, task, cell, tell) if cell.size else UNTRAINED
+        seconds = time.perf_counter() - began
+        with trainer.searching(self, found) as (frozen, vectors):
+            lists = self.asked.ranking(frozen, vectors, DEPTH)
+            entropy = self.pairs.entropy(frozen, vectors, trainer.temperature).mean()
         values = measured([lists], self.asked.labels, self.asked.ids.to_pylist(), MEASURES).mean(axis=0)
-        entropy = self.pairs.entropy(self.task.frozen, vectors, settings.temperature).mean()
-        about = {"source": cell.source, "size": cell.size, "seed": cell.number, "chosen": chosen, "pairs": trained}
+        about = {"source": cell.source, "size": cell.size, "seed": cell.number}
+        about |= {"chosen": found.chosen, "pairs": found.pairs}
         about |= {"encoder": self.desk.name, "parameters": self.desk.parameters}
+        about |= {"trainer": self.desk.cells.trainer}
         about |= {"stopped": "validation" if self.chooses else "fixed steps"}
-        found = zip((ENTROPY, *MEASURES), (entropy, *values), strict=True)
-        rows = [about | {"measure": measure, "value": float(value)} for measure, value in found]
-        return pa.Table.from_pylist(rows, schema=LAW_POINTS.schema)
-
-    def _trained(self, task: Task, seed: int, hear: Callable[[str, int, str], None]) -> tuple[str, Floats, int]:
-        """What is chosen, the test queries' vectors by it, and how many pairs were learned from."""
-        method = method_of(self.desk.settings, self.desk.base)
-        best: tuple[Reached, float, Any] | None = None
-        for setting in method.tried:
-            hearing = partial(hear, f"{method.about} {setting:g}")
-            course = method.trained(replace(task, whole=not self.chooses), setting, seed, hearing)
-            found = self._reached(task, method, course.best)
-            if best is None or preference(found) > preference(best[0]):
-                best = found, setting, course.best
-        assert best is not None
-        one, setting, weights = best
-        vectors = method.vectors(weights, one.share, self.asked) if one.share else self.asked.vectors
-        return (f"{method.about} {setting:g} × {one.share:g}" if one.share else "base"), vectors, len(task.pair_query)
-
-    def _reached(self, task: Task, method: Any, weights: Any) -> Reached:
-        """The best share on validation; the whole way, where that cannot choose."""
-        return most(reach(task, method, weights)) if self.chooses else Reached(1.0, 0.0, 0)
+        each = zip((ENTROPY, *MEASURES), (entropy, *values), strict=True)
+        rows = [about | {"measure": measure, "value": float(value)} for measure, value in each]
+        return pa.Table.from_pylist(rows, schema=LAW_POINTS.schema), seconds
 
 
-def _said(tell: Tell, steps: int, where: str, trial: str, step: int, seen: str) -> None:
-    """Say how far a trial of a cell is."""
-    tell(step, steps, f"{where}, {trial}: {seen}")
-
-
-def _teachers(frozen: Frozen, desk: Desk, generated: Mapping[str, Generated]) -> dict[str, Callable[[Task, int], Task]]:
-    """What teaches the labels of each source, for a seed."""
-    method = desk.settings.method
-    every = {one.name: one.labels for one in rivals(desk.settings, [method], Words(desk.base, frozen))}
-    own = {source: every[method + name] for source, name in SOURCES.items()}
+def _teachers(frozen: Frozen, desk: Desk, generated: Mapping[str, Generated]) -> dict[str, Teacher]:
+    """What teaches by each source: the run's own labels, BM25's first text, a text's own sentence, and nobody."""
+    words = Words(desk.base, frozen)
+    of_bm25, of_texts = (lambda task, _: words.taught(task)), inverse_cloze(desk.base, frozen)
+    own = dict(zip(OWN_SOURCES, (lambda task, _: task, of_bm25, of_texts, shuffled), strict=True))
     return own | {name: one.taught for name, one in generated.items()}
 
 

@@ -16,18 +16,17 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.laws.cell import Cell, Desk, bench_of, release, train
 from darklode.pipeline.laws.points import POINTS
+from darklode.pipeline.laws.trainer import Trainer
 from darklode.pipeline.train.choice import ENOUGH
 from darklode.pipeline.train.contest import READS
 from darklode.pipeline.train.generated import generated_in
-from darklode.pipeline.train.methods import method_of
-from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Base
 
-GRID = replace(POINTS, version=3, reads=READS)
+GRID = replace(POINTS, version=4, reads=READS)
 """Points, trained instead of read."""
 
 HALVINGS = 6
@@ -44,7 +43,7 @@ def default_sizes(queries: int) -> list[int]:
 def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     tables: Tables,
     output: Output,
-    settings: AdaptSettings,
+    trainer: Trainer,
     bases: Mapping[str, Base],
     cells: LawSettings,
     *,
@@ -61,7 +60,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     Args:
         tables: those of `adaptation_pairs`.
         output: takes `law_points`; its fact `models` has what each encoder took.
-        settings: method, loss, negatives, steps and learning rates.
+        trainer: of each cell.
         bases: the encoders, in their order.
         cells: sizes, sources of labels and seeds.
         seed: of the texts that entropy draws.
@@ -72,15 +71,15 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
         SettingsError: a size is more than there is, nothing could choose a learning rate, or size 0 is asked for of
             several encoders, whose law has no place for it.
     """
-    desks = [Desk(tables, base, settings, cells, seed) for base in bases.values()]
+    desks = [Desk(tables, base, trainer, cells, seed) for base in bases.values()]
     if len(desks) > 1 and 0 in cells.sizes:
         raise SettingsError("size 0 has no place in a law of several encoders: leave it out, or name one encoder")
     every = list(_cells(desks, output))
-    missing = [cell for cell, basis in every if not output.stands(_name(cell, desks), basis)]
+    missing = [cell for cell, basis in every if not output.stands(_name(cell), basis)]
     results = spread(partial(train, tell=output.progress) if spread is here else train, missing)
     took: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for cell, basis in every:
-        with output.unit(_name(cell, desks), basis) as unit:
+        with output.unit(_name(cell), basis) as unit:
             if not unit.done:
                 with closing(next(results)) as pieces:
                     output.write(LAW_POINTS.name, next(pieces))
@@ -98,9 +97,9 @@ def _cells(desks: Sequence[Desk], output: Output) -> Iterator[tuple[Cell, str]]:
     most = max(cells.sizes, default=0)
     if most > len(bench.task.train):
         raise SettingsError(f"size {most}: there are {len(bench.task.train)} queries to learn from")
-    if not bench.chooses and len(method_of(first.settings, first.base).tried) > 1:
-        said = f"{len(bench.task.validation)} validation queries choose no setting ({ENOUGH} do)"
-        raise SettingsError(f"{said}: --set adapt.learning_rates=[0.0001]")
+    if not bench.chooses and first.trainer.settings(bench) > 1:
+        looked = first.trainer.looked_at(len(bench.task.validation))
+        raise SettingsError(f"{looked} validation queries choose no setting ({ENOUGH} do): {first.trainer.advice}")
     of_source = {
         (source, number): _sizes(cells, source, len(bench.taught(source, number).train))
         for source, number in product(cells.sources, range(cells.seeds))
@@ -110,13 +109,13 @@ def _cells(desks: Sequence[Desk], output: Output) -> Iterator[tuple[Cell, str]]:
             basis = key_of(desk.key, generated[source].content()) if source in generated else desk.key
             for size in sizes:
                 cell = Cell(desk, source, size, number, "")
-                place = f"progress/{POINTS.name}/{output.unit_key(_name(cell, desks), basis)}"
+                place = f"progress/{POINTS.name}/{output.unit_key(_name(cell), basis)}"
                 yield replace(cell, place=place), basis
 
 
-def _name(cell: Cell, desks: Sequence[Desk]) -> str:
-    """Of the unit: that of the only encoder is not in it."""
-    return cell.name if len(desks) == 1 else f"{cell.desk.name}: {cell.name}"
+def _name(cell: Cell) -> str:
+    """Of the unit."""
+    return f"{cell.desk.name}: {cell.name}"
 
 
 def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:

@@ -42,6 +42,12 @@ CORRELATIONS = """
     SELECT measure, source, encoders, pearson, low, high FROM law_correlations ORDER BY measure, source
 """
 
+TRAINED = """
+    SELECT trainer, encoder, parameters, source, stopped, count(DISTINCT size) AS sizes, count(DISTINCT seed) AS seeds,
+           min(size) AS smallest, max(size) AS largest
+    FROM law_points WHERE trainer IS NOT NULL GROUP BY ALL ORDER BY ALL
+"""
+
 PLANS = """
     SELECT measure, source, choice, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money, money_low,
            money_high
@@ -78,6 +84,10 @@ CHOOSING = f"""\
 The most asked query of each cluster without a label, then by disagreement of its cluster, cluster by cluster in turns;
 the first {SHOWN} of `next_queries`, all of which stand in `next_queries.csv`."""
 
+GIVEN = """\
+`adapt` moves queries alone; `towers` are both of `train-towers --stage 1`, so that texts are encoded anew by each cell.
+`parameters` are those of the encoder's files without embeddings."""
+
 CORRELATED = """\
 Pearson's coefficient over the encoders of the grid, with a 95 % bootstrap interval over them; that of one source mostly
 says that both change with size."""
@@ -90,6 +100,7 @@ def page(run: Run) -> bytes:
     found = [
         ("Is there a law?", tables.sql(VERDICTS), READING),
         *(_plan(tables) if stands(run, tables) else ()),
+        ("What was trained", tables.sql(TRAINED), GIVEN),
         ("Predicted", tables.sql(PREDICTIONS), "Intervals are of a new point: its own noise is in them."),
         ("Contrastive entropy and ranking", tables.sql(CORRELATIONS), CORRELATED),
         ("Forms", tables.sql(FITS), forms),

@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.laws.forms import Floats, Points
 from darklode.schemas.law_tables import LAW_POINTS
 
-POINTS = Stage("law_points", 2, (), (LAW_POINTS.name,))
+POINTS = Stage("law_points", 3, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from darklode.flows import launch, run_laws
 from darklode.flows.cli import app
+from darklode.flows.jobs import write_report
 from darklode.flows.plan_laws import plan_laws
 from darklode.flows.runs import GENERATED, LAWS, note, recorded
 from darklode.pipeline.base.artifacts import Run
@@ -16,6 +17,7 @@ from darklode.pipeline.laws.plan import Wanted
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import build_to_adapt, model_in
+from helpers.dual import build_with_documents
 from helpers.runs import put, read
 
 QUERIES = """
@@ -74,3 +76,21 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     assert {row["measure"] for row in planned} == {"contrastive_entropy", "nDCG@10", "R@1000"}
     assert {row["choice"] for row in planned} == {"label first", "another source"}
     assert "## The plan" in (tmp_path / "laws" / "laws.md").read_text()
+
+
+def test_towers_are_a_trainer(tmp_path: Path) -> None:
+    """Texts show their topics to towers, and the page says what was trained."""
+    pytest.importorskip("sentence_transformers")
+    source, model = build_with_documents(tmp_path / "run"), model_in(tmp_path).model
+    dual = {"steps": 2, "batch": 8, "nested": [4, 8]}
+    settings: dict[str, Any] = {"dual": dual, "laws": {"trainer": "towers", "sizes": [10, 20], "seeds": 1}}
+    run_laws.run_laws([source.store.url], [model], str(tmp_path / "laws"), settings)
+    out = Run(str(tmp_path / "laws"))
+    assert {row["trainer"] for row in read(out, "law_points")} == {"towers"}
+    content = {row["positive_id"]: row["content"] for row in read(out, "tower_triplets")}
+    assert str(content["train-004#0"]).startswith("a subject\n")
+    page = (tmp_path / "laws" / "laws.md").read_text()
+    assert "## What was trained" in page
+    assert f"| towers | {model} |" in page
+    written = Path(write_report(out)).read_text()
+    assert "law-trained" in written

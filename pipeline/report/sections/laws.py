@@ -16,7 +16,9 @@ from darklode.pipeline.laws.page import (
     COSTS,
     DEEPER,
     DEPTHS,
+    GIVEN,
     PLANNING,
+    TRAINED,
     VERDICTS,
 )
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
@@ -151,6 +153,15 @@ SECTION = FigureSection(
             asked(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
+        ),
+        Figure(
+            "law-trained",
+            "What was trained",
+            " ".join(GIVEN.split()),
+            lambda source: source.tables.sql(TRAINED),
+            needs=("law_points",),
+            wide=True,
+            null="",
         ),
         Figure(
             "law-correlations",

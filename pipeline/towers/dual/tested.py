@@ -51,7 +51,7 @@ def tested(
     with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
         folder = Path(scratch) / NAME
         graduates(tables, beginning, dual, adapt).served().save_pretrained(str(folder), create_model_card=False)
-        both = replace(base, encoder=_encoder(beginning.encoder, str(folder)))
+        both = replace(base, encoder=read_as(beginning.encoder, str(folder)))
         for system, one in zip(SYSTEMS, (base, both), strict=True):
             frozen = one.open(tables)
             asked = questions(tables, frozen)
@@ -65,6 +65,6 @@ def tested(
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
 
 
-def _encoder(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
-    """The towers read as the encoder did that they began as, its prompts and cut of tokens included."""
+def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
+    """Towers in a folder, read as the encoder was that they began as, its prompts and cut of tokens included."""
     return encoder.model_copy(update={"model": folder, "revision": None, "dimensions": None, "dtype": "float32"})

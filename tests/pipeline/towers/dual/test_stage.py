@@ -101,3 +101,11 @@ def test_it_stands_until_something_changes(both: Trained) -> None:
     longer = both.settings.model_copy(update={"dual": QUICK.model_copy(update={"steps": 30})})
     changed = [step.stage.name for step in steps(both.base, longer) if not step.plan(both.out).stands]
     assert changed[0] == TRAINED.name
+
+
+def test_a_trial_of_other_views_or_prefixes_is_another_unit(both: Trained) -> None:
+    """Weights of another length must not be taken over."""
+    step = steps(both.base, both.settings)[2]
+    for changed in ({"nested": (2, 4)}, {"views": ("all",)}):
+        other = both.settings.model_copy(update={"dual": QUICK.model_copy(update=changed)})
+        assert steps(both.base, other)[2].plan(both.out).shaping != step.plan(both.out).shaping

@@ -1,0 +1,69 @@
+"""What a cell trains, behind one port: `adapt`'s methods, or both towers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from darklode.pipeline.laws.cell import Bench, Cell
+    from darklode.pipeline.train.task import Task
+    from darklode.pipeline.train.vectors import Floats, Frozen
+
+Tell = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What was chosen of a cell's trials.
+
+    Attributes:
+        chosen: setting, and step or share of the way; `base`: step 0.
+        pairs: that were learned from.
+        weights: as its trainer knows them; None: step 0.
+    """
+
+    chosen: str
+    pairs: int
+    weights: Any
+
+
+UNTRAINED = Trained("base", 0, None)
+
+
+class Trainer(Protocol):
+    """Trains an encoder on a cell's labels, and searches with what was trained."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Tables that it needs besides those of `adaptation_pairs`."""
+
+    @property
+    def same_document(self) -> bool:
+        """Whether other texts of a positive's document may be negatives."""
+
+    @property
+    def advice(self) -> str:
+        """How one setting alone is named, where validation is too small to choose between several."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All settings that can change what a cell reaches."""
+
+    @property
+    def temperature(self) -> float:
+        """What scores are divided by."""
+
+    def settings(self, bench: Bench) -> int:
+        """How many are tried."""
+
+    def looked_at(self, queries: int) -> int:
+        """Of so many validation queries, how many are looked at."""
+
+    def trained(self, bench: Bench, task: Task, cell: Cell, tell: Tell) -> Trained:
+        """Train on the task's pairs: stopped on validation where the bench chooses, otherwise to the last step."""
+
+    def searching(self, bench: Bench, found: Trained) -> AbstractContextManager[tuple[Frozen, Floats]]:
+        """The texts' vectors, and the unit vectors of the bench's test queries, shape (n_queries, dimensions)."""
