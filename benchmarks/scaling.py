@@ -1,13 +1,14 @@
 """What each stage takes at five sizes: processor seconds, peak memory and bytes, which `darklode plan-scale` reads.
 
-    python -m benchmarks.scaling [--work DIR] [--only documents,mining,judge,index,embed,costly]
+    python -m benchmarks.scaling [--work DIR] [--only documents,mining,judge,index,embed,costly] [--stages pool,judge]
 
 Each stage runs in a process of its own, cold. The four smaller sizes are fitted (a fixed part and a power), and the
 fifth, which no fit has seen, is predicted. Documents are opensearch-docs, copied with some words exchanged; queries are
 windows of their sentences, one for ten chunks, and mining has a made-up log. Seconds are of the processor, of all
 threads: other work on the machine leaves them nearly as they are. Run it with OMP_NUM_THREADS=1. Needs
 ../shared/collections. Writes benchmarks/results/scaling.md and scaling.json; the latter is the format of
-pipeline/scale/measured.json, the default of the command. What lies in --work is taken as it is.
+pipeline/scale/measured.json, the default of the command. What lies in --work is taken as it is. --stages measures these
+alone, and makes of the others only what is missing; their figures stay those of the run before.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
@@ -68,8 +70,33 @@ QUICK, TIMES = 1.0, 2
 RAW = {"ingest_queries": "raw_queries", "clean": "raw_queries", "split": "cleaned_queries"}
 OF_PAIRS = ("pool", "judge", "label", "triplets", "held_out", "audit")
 Point = dict[str, float]
-Found = dict[tuple[str, str, str], list[Point]]
-"""Points by stage, what it grows with, and what it is paid for each of."""
+
+
+@dataclass
+class Points:
+    """What was measured.
+
+    Attributes:
+        stages: names of those that are; none: all.
+        shares: what a row of one kind makes of the next.
+        of: points by job, stage, and what it grows with.
+    """
+
+    stages: frozenset[str]
+    shares: dict[str, float]
+    of: dict[tuple[str, str, str], list[Point]] = field(default_factory=dict)
+
+    def wants(self, *names: str) -> bool:
+        """Whether any of these is to be measured."""
+        return not self.stages or not self.stages.isdisjoint(names)
+
+    def add(self, job: str, name: str, per: str, point: Point, size: float) -> None:
+        """Take a point, and say it."""
+        if not self.wants(name):
+            return
+        kept = {name: round(float(point[name]), 6) for name in ("seconds", "megabytes", "bytes") if name in point}
+        self.of.setdefault((job, name, per), []).append({"size": float(size)} | kept)
+        print(f"{name:<24} {size:>9,.0f} {point['seconds']:>11.6f} s {point['megabytes']:>7.0f} MB", flush=True)
 
 
 def peak() -> float:
@@ -133,6 +160,12 @@ def run_stage(job: Callable[..., list[Step]], given: tuple[Any, ...], out: str, 
     return point | {"bytes": float(sum(part.size for part in parts))}
 
 
+def made(job: Callable[..., list[Step]], given: tuple[Any, ...], out: str, name: str) -> None:
+    """Have a stage's tables there, unless they are."""
+    if Run(out).store.size(f"manifests/{name}.json") is None:
+        once(run_stage, job, given, out, name)
+
+
 def build_job(_run: Run, folder: Path) -> list[Step]:
     """Of `darklode build`, with BM25 alone, and the embedded judge."""
     return build_benchmark.steps(str(folder / "docs.jsonl"), str(folder / "queries.txt"), building(folder))
@@ -182,7 +215,7 @@ def write_documents(folder: Path, chunks: int) -> None:
     (folder / "queries.txt").write_text("\n".join(one for one in queries if one) + "\n", encoding="utf-8")
 
 
-def build_ladder(work: Path, found: Found, shares: dict[str, float]) -> None:
+def build_ladder(work: Path, found: Points) -> None:
     """The stages of a build, one after the other, at every size."""
     for size in SIZES["documents"]:
         folder = work / f"documents-{size}"
@@ -191,39 +224,37 @@ def build_ladder(work: Path, found: Found, shares: dict[str, float]) -> None:
             write_documents(folder, size)
         for step in build_job(Run(out), folder):
             name = step.stage.name
-            if name == "calibrate":
-                once(run_stage, build_job, (folder,), out, name)
-                continue
             if name == "search":
                 _bm25(folder, out, found)
-                once(run_stage, build_job, (folder,), out, name)
+            if name in ("calibrate", "search") or not found.wants(name):
+                made(build_job, (folder,), out, name)
                 continue
             point = apart(run_stage, build_job, (folder,), out, name)
             per = "raw_queries" if name in RAW else "pairs" if name in OF_PAIRS else "chunks"
             table = RAW.get(name) or ("pool" if name in OF_PAIRS else "chunks")
             rows = Run(out).parts()
             counted = sum(part.rows for part in rows.get(table, []))
-            _add(found, ("build", name, per), point, counted or size)
+            found.add("build", name, per, point, counted or size)
         counts = {name: Run(out).tables(name).rows(name) for name in ("raw_queries", "queries", "pool")}
-        shares |= {
+        found.shares |= {
             "kept": counts["queries"] / counts["raw_queries"],
             "candidates": counts["pool"] / counts["queries"],
         }
 
 
-def bm25_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
+def bm25_ladder(work: Path, found: Points) -> None:
     """BM25 alone, on what the ladder of documents left."""
     for size in SIZES["documents"]:
         folder = work / f"documents-{size}"
         _bm25(folder, str(folder / "run"), found)
 
 
-def _bm25(folder: Path, out: str, found: Found) -> None:
+def _bm25(folder: Path, out: str, found: Points) -> None:
     for name in CHEAP:
         _retriever(folder, out, name, found)
 
 
-def costly_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
+def costly_ladder(work: Path, found: Points) -> None:
     """Retrievers that fit something to a corpus, at smaller sizes."""
     for size in SIZES["costly"]:
         folder = work / f"costly-{size}"
@@ -236,12 +267,14 @@ def costly_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
             _retriever(folder, out, name, found)
 
 
-def _retriever(folder: Path, out: str, name: str, found: Found) -> None:
+def _retriever(folder: Path, out: str, name: str, found: Points) -> None:
+    if not found.wants(f"fit {name}", f"search {name}"):
+        return
     point = apart(fit_and_search, folder, out, name)
     chunks = int(point.pop("chunks"))
     searched = {"seconds": point.pop("searching") / ASKED, "megabytes": point["megabytes"]}
-    _add(found, ("build", f"fit {name}", "chunks"), point, chunks)
-    _add(found, ("build", f"search {name}", "chunks by queries"), searched, chunks)
+    found.add("build", f"fit {name}", "chunks", point, chunks)
+    found.add("build", f"search {name}", "chunks by queries", searched, chunks)
 
 
 def fit_and_search(folder: Path, out: str, name: str, *more: str) -> Point:
@@ -263,7 +296,7 @@ def fit_and_search(folder: Path, out: str, name: str, *more: str) -> Point:
     return point | {"searching": searching, "chunks": chunks.n, "bytes": float(size)}
 
 
-def embed_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
+def embed_ladder(work: Path, found: Points) -> None:
     """What is around an encoder, and exact search of its vectors."""
     mine, theirs = get_context("spawn").Pipe()
     server = get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
@@ -279,10 +312,12 @@ def embed_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
                     once(run_stage, build_job, (folder,), out, name)
             point = once(embed, folder, out, port)
             chunks = int(point.pop("chunks"))
-            _add(found, ("build", "embed", "chunks"), point, chunks)
+            found.add("build", "embed", "chunks", point, chunks)
+            if not found.wants("search vectors"):
+                continue
             point = apart(fit_and_search, folder, out, "vectors", _encoder(port))
             searched = {"seconds": point["searching"] / ASKED, "megabytes": point["megabytes"]}
-            _add(found, ("build", "search vectors", "chunks by queries"), searched, chunks)
+            found.add("build", "search vectors", "chunks by queries", searched, chunks)
     finally:
         server.terminate()
 
@@ -307,7 +342,7 @@ def embed(folder: Path, out: str, port: int) -> Point:
     return point | {"chunks": tables.rows("chunks"), "bytes": float(size)}
 
 
-def index_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
+def index_ladder(work: Path, found: Points) -> None:
     """An index of made-up vectors."""
     for size in SIZES["index"]:
         folder = work / f"index-{size}"
@@ -317,14 +352,17 @@ def index_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
             drawn = np.random.default_rng(size).standard_normal((size, DIMENSIONS), dtype=np.float32)
             np.save(folder / "vectors.npy", drawn)
         for name in ("indexed_texts", "semantic_codebooks", "semantic_ids", "index"):
+            if not found.wants(name):
+                made(index_job, (folder,), out, name)
+                continue
             point = once(run_stage, index_job, (folder,), out, name)
             if name == "index":
                 files = (path for path in (folder / "run").rglob("*") if path.is_file())
                 point["bytes"] = float(sum(path.stat().st_size for path in files))
-            _add(found, ("index", name, "chunks"), point, size)
+            found.add("index", name, "chunks", point, size)
 
 
-def judge_ladder(work: Path, found: Found, shares: dict[str, float]) -> None:
+def judge_ladder(work: Path, found: Points) -> None:
     """A language model as the judge: what is around it, and the tokens of its prompts."""
     with serving() as url:
         for size in SIZES["judge"]:
@@ -332,8 +370,8 @@ def judge_ladder(work: Path, found: Found, shares: dict[str, float]) -> None:
             if not folder.exists():
                 fill_pairs(Run(str(folder / "run")), size)
             point = apart(judge_pairs, folder, url)
-            shares |= {"prompt_tokens": point.pop("prompt"), "completion_tokens": point.pop("completion")}
-            _add(found, ("build", "judge llm", "pairs"), point, size)
+            found.shares |= {"prompt_tokens": point.pop("prompt"), "completion_tokens": point.pop("completion")}
+            found.add("build", "judge llm", "pairs", point, size)
 
 
 def judge_pairs(folder: Path, url: str) -> Point:
@@ -351,7 +389,7 @@ def judge_pairs(folder: Path, url: str) -> Point:
     return point | {"bytes": float(size), "prompt": tokens["p"][0].as_py(), "completion": tokens["c"][0].as_py()}
 
 
-def mine_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
+def mine_ladder(work: Path, found: Points) -> None:
     """All stages of mining, of a log of some days."""
     for size in SIZES["mining"]:
         folder = work / f"mining-{size}"
@@ -364,17 +402,14 @@ def mine_ladder(work: Path, found: Found, _shares: dict[str, float]) -> None:
             record(Run(out), {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
         names = [step.stage.name for step in mine_job(Run(out), folder) if step.wanted]
         for name in names:
+            if not found.wants(name):
+                made(mine_job, (folder,), out, name)
+                continue
             point = once(run_stage, mine_job, (folder,), out, name)
-            _add(found, ("mine", name, "impressions"), point, DAYS * size * IMPRESSIONS)
+            found.add("mine", name, "impressions", point, DAYS * size * IMPRESSIONS)
 
 
-def _add(found: Found, key: tuple[str, str, str], point: Point, size: float) -> None:
-    kept = {name: round(float(point[name]), 6) for name in ("seconds", "megabytes", "bytes") if name in point}
-    found.setdefault(key, []).append({"size": float(size)} | kept)
-    print(f"{key[1]:<24} {size:>9,.0f} {point['seconds']:>11.6f} s {point['megabytes']:>7.0f} MB", flush=True)
-
-
-LADDERS: Mapping[str, Callable[[Path, Found, dict[str, float]], None]] = {
+LADDERS: Mapping[str, Callable[[Path, Points], None]] = {
     "judge": judge_ladder,
     "mining": mine_ladder,
     "embed": embed_ladder,
@@ -424,11 +459,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--only", default=",".join(LADDERS))
+    parser.add_argument("--stages", default="")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="darklode-scaling-"))
     before = json.loads((RESULTS / "scaling.json").read_text()) if (RESULTS / "scaling.json").exists() else {}
     try:
-        figures = measure(work, given.only.split(","), before)
+        figures = measure(work, given.only.split(","), frozenset(filter(None, given.stages.split(","))), before)
     finally:
         if not given.work:
             shutil.rmtree(work)
@@ -436,16 +472,15 @@ def main() -> None:
     write("scaling", page(Measured.model_validate(figures)) if whole else "", figures)
 
 
-def measure(work: Path, ladders: Sequence[str], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure some ladders; the stages of the others stay as they were."""
-    found: Found = {}
-    shares: dict[str, float] = dict(before.get("shares", {}))
+def measure(work: Path, ladders: Sequence[str], names: frozenset[str], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure some stages of some ladders; the others stay as they were."""
+    found = Points(names, dict(before.get("shares", {})))
     for name in ladders:
-        LADDERS[name](work, found, shares)
-    stages = [_row(*key, points) for key, points in found.items()]
+        LADDERS[name](work, found)
+    stages = [_row(*key, points) for key, points in found.of.items()]
     anew = {(row["job"], row["name"]) for row in stages}
     kept = [row for row in before.get("stages", []) if (row["job"], row["name"]) not in anew]
-    rounded = {name: round(value, 4) for name, value in shares.items()}
+    rounded = {name: round(value, 4) for name, value in found.shares.items()}
     day = datetime.now(UTC).date().isoformat()
     where = f"{machine()}, {platform.machine()}"
     return {"day": day, "machine": where, "shares": rounded, "stages": [*kept, *stages]}

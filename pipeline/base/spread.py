@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.output import encode
+from darklode.pipeline.base.artifacts.packing import encode
 from darklode.pipeline.base.artifacts.store import Store
 
 Pieces = Generator[pa.Table, None, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
 from darklode.pipeline.retrieve.pool import CANDIDATES
 from darklode.schemas.tables import POOL
 
@@ -24,8 +25,9 @@ def round_trip(tables: Tables, output: Output, *, depth: int) -> None:
         output: takes `pool`.
         depth: how many of a list are the first.
     """
-    for rows in tables.stream(OWN, {"depth": depth}, PART_ROWS):
-        output.write("pool", POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+    with output.filled("pool", PART_ROWS) as take:
+        for rows in tables.stream(OWN, {"depth": depth}, TABLE_GROUP_ROWS):
+            take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     total, found = tables.rows("queries"), sum(part.rows for part in output.parts["pool"])
     lost = {"its own text is not found": total - found} if total > found else {}
     output.count(FunnelStep(ROUND_TRIP.name, "queries", total, "queries with their texts", found, lost))

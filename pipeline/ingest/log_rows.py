@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.personal_data import mask as masked
 from darklode.pipeline.base.spelling import normal_form
@@ -90,18 +89,18 @@ class Staging:
         self._connection.unregister("asked")
         return mask(answer["shown"].combine_chunks())
 
-    def parts(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
-        """The rows as impressions, sorted and cut into parts of one day (UTC) each; `shift` is added to positions."""
+    def pieces(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
+        """The rows as impressions, sorted, in pieces of one day (UTC) each; `shift` is added to positions."""
         sizes = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
         reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
-        waiting: pa.Table = reader.schema.empty_table()
+        ahead: pa.Table = reader.schema.empty_table()
         for day, rows in sizes:
-            for begin in range(0, rows, PART_ROWS):
-                wanted = min(PART_ROWS, rows - begin)
-                while waiting.num_rows < wanted:
-                    waiting = pa.concat_tables([waiting, pa.Table.from_batches([next(reader)])])
-                yield date(1970, 1, 1) + timedelta(days=day), _impressions(waiting.slice(0, wanted))
-                waiting = waiting.slice(wanted)
+            left = rows
+            while left:
+                ahead = ahead if ahead.num_rows else pa.Table.from_batches([next(reader)])
+                mine = ahead.slice(0, left)
+                yield date(1970, 1, 1) + timedelta(days=day), _impressions(mine)
+                left, ahead = left - mine.num_rows, ahead.slice(mine.num_rows)
 
 
 @contextmanager

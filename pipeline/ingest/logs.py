@@ -9,10 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from darklode.pipeline.base.artifacts import Output, Stage, Store, Unit, key_of
+from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import log_columns
 from darklode.pipeline.ingest.files import REMOTE, File, listing
@@ -200,9 +203,12 @@ class LogReader:
         days = []
         with staging() as staged:
             shift = self._stage(plan.source, plan.earlier, staged)
-            for day, rows in staged.parts(shift):
-                self._output.write("impressions", rows)
-                days.append(day.isoformat())
+            for day, pieces in groupby(staged.pieces(shift), itemgetter(0)):
+                before = len(self._output.parts["impressions"])
+                with self._output.filled("impressions", PART_ROWS) as take:
+                    for _, rows in pieces:
+                        take(rows)
+                days += [day.isoformat()] * (len(self._output.parts["impressions"]) - before)
         unit.facts |= {"tally": self.intake.tally().facts(), "days": days}
 
     def _stage(self, source: Partition, earlier: Sequence[Partition], staged: Staging) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import QRELS
 
@@ -73,9 +74,10 @@ def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
     labels = OVERRIDDEN if settings.human_overrides else JUDGED
     total = tables.rows("verdicts")
     for split in ("train", "validation", "test", ""):  # people may know a query that the run does not
-        for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, PART_ROWS):
-            output.write("qrels", QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))), split)
-            output.progress(sum(part.rows for part in output.parts["qrels"]), total)
+        with output.filled("qrels", PART_ROWS, split) as take:
+            for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, TABLE_GROUP_ROWS):
+                take(QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+                output.progress(sum(part.rows for part in output.parts["qrels"]), total)
     if settings.human_overrides:
         output.facts |= tables.sql(CHANGED).to_pylist()[0]
     written = sum(part.rows for part in output.parts["qrels"])

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
 from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
+from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, keep
 from darklode.pipeline.base.spelling import normal_form
@@ -127,9 +128,9 @@ def summed(shard: LogDay) -> Pieces:
         exposures = Exposures.of(connection, impressions, shard.logs)
         bots = exposures.caught(connection)
         given = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
-        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, ANSWER_ROWS)
+        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, TABLE_GROUP_ROWS)
         spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
-        yield from pieces(connection, spelled, {"day": day}, ANSWER_ROWS)
+        yield from pieces(connection, spelled, {"day": day}, TABLE_GROUP_ROWS)
         said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
         yield bots.drop_columns(["rows"]).append_column("payload", pa.array(said, pa.string()))
         yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
@@ -137,18 +138,18 @@ def summed(shard: LogDay) -> Pieces:
 
 def _write(output: Output, day: Pieces) -> dict[str, object]:
     """Write what `summed` gives of a day; returns its counts."""
-    for rows in day:
-        named = set(rows.column_names)
-        if "counts" in named:
-            found: dict[str, object] = json.loads(rows["counts"][0].as_py())
-            return found
-        if "reason" in named:
-            if rows.num_rows:
-                output.reject(EVIDENCE.name, "impressions", dict(zip(rows.column_names, rows.columns, strict=True)))
-        else:
-            table = "click_evidence" if "exposures" in named else "query_spellings"
-            output.write(table, rows.cast(TABLES[table].schema))
-    raise AssertionError("a day ends with its counts")
+    named = TABLES["click_evidence"], TABLES["query_spellings"]
+    ahead = iter(day)
+    rest = next(ahead)
+    for table in named:
+        with output.filled(table.name, ANSWER_ROWS) as take:
+            while set(rest.column_names) == set(table.schema.names):
+                take(rest.cast(table.schema))
+                rest = next(ahead)
+    if rest.num_rows:
+        output.reject(EVIDENCE.name, "impressions", dict(zip(rest.column_names, rest.columns, strict=True)))
+    found: dict[str, object] = json.loads(next(ahead)["counts"][0].as_py())
+    return found
 
 
 def _counts(
@@ -268,22 +269,25 @@ def log_queries(tables: Tables, output: Output) -> None:
     """
     days = tables.by_day("query_spellings")
     chain = chained(digests(days))
-    known: list[pa.Table] = [TABLES["log_queries"].empty()]
     standing = [day for day, basis in chain.items() if output.stands(day, basis)]
     for day in standing:
-        with output.unit(day, chain[day]) as unit:
-            known.append(output.written(unit, "log_queries"))
+        with output.unit(day, chain[day]):
+            pass
     missing = [day for day in chain if day not in standing]
     spelled = tables.of("query_spellings", [part for day in missing for part in days[day]])
     with spelled.connect() as connection:
-        connection.register("known", pa.concat_tables(known).select(["tenant", "query_id"]))
+        output.so_far("log_queries").view(connection, "known", "log_queries")
         connection.execute(FIRST_DAYS)
         for day in missing:
             with output.unit(day, chain[day]):
-                for rows in pieces(connection, FIRST_ON, {"day": day}, ANSWER_ROWS):
-                    columns = {name: rows[name] for name in rows.column_names}
-                    named = columns | {"normal_form": normal_form(rows["text"])}
-                    output.write("log_queries", TABLES["log_queries"].rows(named))
+                _first_on(day, connection, output)
             output.progress(sum(part.rows for part in output.parts["log_queries"]), None, day)
     rows = sum(part.rows for part in output.parts["log_queries"])
     output.count(FunnelStep("log_queries", "spellings", tables.rows("query_spellings"), "queries", rows))
+
+
+def _first_on(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
+    with output.filled("log_queries", ANSWER_ROWS) as take:
+        for rows in pieces(connection, FIRST_ON, {"day": day}, TABLE_GROUP_ROWS):
+            columns = {name: rows[name] for name in rows.column_names}
+            take(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))

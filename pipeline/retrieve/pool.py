@@ -2,6 +2,7 @@
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import POOL
 
@@ -39,8 +40,9 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
         SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
     values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.rule == "fused" else {})
-    for rows in tables.stream(query, values, PART_ROWS):
-        output.write("pool", POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
+    with output.filled("pool", PART_ROWS) as take:
+        for rows in tables.stream(query, values, TABLE_GROUP_ROWS):
+            take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     _count(tables, output)
 
 

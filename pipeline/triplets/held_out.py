@@ -5,12 +5,13 @@ from darklode.schemas.tables import TABLES
 
 HELD_OUT = Stage("held_out", 1, ("triplets",), ("held_out",))
 
-# A copy of a chunk is the same positive; a document of a log is itself.
+# A copy of a chunk is the same positive; a document of a log is itself. Joined at once, queries could meet all chunks.
 JUDGED = """
-    WITH positives AS (
-        SELECT tenant, query_id, split, sha256(c.text) AS positive
-        FROM qrels JOIN queries USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
+    WITH labelled AS MATERIALIZED (
+        SELECT tenant, query_id, chunk_id, split FROM qrels JOIN queries USING (tenant, query_id)
         WHERE relevance > 0 AND split <> 'train'
+    ), positives AS (
+        SELECT tenant, query_id, split, sha256(text) AS positive FROM labelled JOIN chunks USING (tenant, chunk_id)
     ), trained AS (SELECT DISTINCT tenant, sha256(positive) AS positive FROM triplets WHERE split = 'train')
 """
 MINED = """

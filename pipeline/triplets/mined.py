@@ -2,6 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import date
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -19,10 +22,11 @@ from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 6, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 7, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
-ROWS = 1 << 16
+ROWS = 1 << 14
+SPLITS = ("train", "validation", "test")
 
 TEXTS = """
     CREATE TEMP TABLE texts AS
@@ -177,9 +181,14 @@ def _day(
 ) -> dict[str, int]:
     """Write the triplets of a day's files; how many of these pairs are left out, by reason."""
     left_out = _weigh(connection, str(pairs))
-    for rows in _joined(connection, given):
-        for folder, part in _split(rows):
-            output.write("triplets", part, folder)
+    same = (run for rows in _joined(connection, given) for run in _runs(rows))
+    for (tenant, source, day), some in groupby(same, itemgetter(0)):
+        folder = f"tenant={quote(tenant, safe='')}/date={day.isoformat()}/source={source}"
+        folders = {split: f"{folder}/split={split}" for split in SPLITS}
+        with output.packed("triplets", *folders.values()) as take:
+            for _, run in some:
+                for split, place in folders.items():
+                    take(run.filter(pc.equal(run["split"], split)), place)
     return left_out
 
 
@@ -208,18 +217,10 @@ def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) 
         yield TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
 
 
-def _split(rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows of each partition, in order; they come sorted by tenant and source, and are of one day."""
-    partitions = rows.group_by(["tenant", "source", "date", "split"], use_threads=False).aggregate([]).to_pylist()
-    return [(_folder(one), rows.filter(_mask(rows, one))) for one in partitions]
-
-
-def _mask(rows: pa.Table, one: Mapping[str, Any]) -> pa.ChunkedArray:
-    tenant, source, split = (pc.equal(rows[name], one[name]) for name in ("tenant", "source", "split"))
-    return pc.and_(tenant, pc.and_(source, split))
-
-
-def _folder(one: Mapping[str, Any]) -> str:
-    """Hive's way to write a partition; a tenant's name may hold anything."""
-    tenant, day = quote(one["tenant"], safe=""), one["date"].isoformat()
-    return f"tenant={tenant}/date={day}/source={one['source']}/split={one['split']}"
+def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
+    """The rows of each tenant, source and day; they come sorted by tenant and source, and are of one day."""
+    ends = rows.group_by(["tenant", "source", "date"], use_threads=False).aggregate([([], "count_all")]).to_pylist()
+    start = 0
+    for one in ends:
+        yield (one["tenant"], one["source"], one["date"]), rows.slice(start, one["count_all"])
+        start += one["count_all"]

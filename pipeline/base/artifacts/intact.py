@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from darklode.pipeline.base.artifacts.stage import Part
+from darklode.pipeline.base.artifacts.stage import Part, table_of
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
 
@@ -47,6 +47,12 @@ class Intact:
         for file in self.damaged(table, parts):
             message = f"{self._store.path(file)} is missing or damaged"
             raise ArtifactError(f"{message}; run the command that made it again: it makes anew what is damaged")
+
+    def sound(self, part: Part) -> bool:
+        """Whether a part's file may be taken as it is: by its stamp where that is known, else it is read now."""
+        stamp = self._store.stamp(part.file)
+        noted = stamp is not None and self._known(table_of(part.file)).get(part.file) == stamp
+        return noted or self.holds(part)
 
     def holds(self, part: Part) -> bool:
         """Whether a part's file is there and has the very bytes that were written, read now."""

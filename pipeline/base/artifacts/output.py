@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.intact import Intact
-from darklode.pipeline.base.artifacts.packing import Packing
+from darklode.pipeline.base.artifacts.packing import (
+    FILE_BYTES,
+    GROUP_ROWS,
+    TABLE_GROUP_ROWS,
+    Packing,
+    encode,
+    first_day,
+)
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.artifacts.stage import (
     FunnelStep,
@@ -34,13 +41,10 @@ from darklode.schemas.tables import REJECTS, TABLES
 Report = Callable[[int, int | None, str], None]
 
 PART_ROWS = 1 << 18
-"""Rows of a part where a stage streams them: some ten megabytes, so that memory follows the part."""
+"""Rows of a part where a stage streams them: some ten megabytes."""
 
 ANSWER_ROWS = 1 << 19
 """Rows of a part where DuckDB's answer becomes one: ids and numbers, no texts."""
-
-DATED = ("date", "timestamp")
-"""Columns that say of which day a row is."""
 
 PAYLOAD_CHARACTERS = 500
 """What `rejects` keeps of a row: enough to know it again, whatever its size."""
@@ -114,7 +118,7 @@ class Output:
         self._check(table, rows)
         if rows.num_rows:
             data = encode(rows.drop_columns(hive_keys(partition)))
-            self._add(table, data, rows.num_rows, partition, day=_day(rows))
+            self._add(table, data, rows.num_rows, partition, day=first_day(rows))
 
     def _check(self, table: str, rows: pa.Table) -> None:
         if table not in (*self._plan.stage.writes, REJECTS.name):
@@ -136,7 +140,13 @@ class Output:
         Raises:
             ValueError: as for `write`.
         """
-        packings = {partition: Packing(partial(self._add, table, partition=partition)) for partition in partitions}
+
+        packings = {
+            name: Packing(
+                self._adding(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES, without=hive_keys(name)
+            )
+            for name in partitions
+        }
 
         def take(rows: pa.Table, partition: str) -> None:
             self._check(table, rows)
@@ -145,6 +155,38 @@ class Output:
         yield take
         for packing in packings.values():
             packing.close()
+
+    @contextmanager
+    def filled(self, table: str, part_rows: int, partition: str = "") -> Iterator[Callable[[pa.Table], None]]:
+        """Write rows that come piece by piece, in parts of so many rows: the files that `write` would make of these.
+
+        Args:
+            table: one that the stage declares.
+            part_rows: of each part but the last.
+            partition: as for `write`.
+
+        Yields:
+            What takes rows. Memory follows a row group and a part's bytes.
+
+        Raises:
+            ValueError: as for `write`.
+        """
+        packing = Packing(
+            self._adding(table, partition),
+            group_rows=TABLE_GROUP_ROWS,
+            file_rows=part_rows,
+            without=hive_keys(partition),
+        )
+
+        def take(rows: pa.Table) -> None:
+            self._check(table, rows)
+            packing.write(rows)
+
+        yield take
+        packing.close()
+
+    def _adding(self, table: str, partition: str) -> Callable[..., Part]:
+        return partial(self._add, table, partition=partition)
 
     def write_answer(
         self,
@@ -163,8 +205,9 @@ class Output:
             parameters: the query's values.
             partition: as for `write`.
         """
-        for rows in pieces(connection, query, parameters, ANSWER_ROWS):
-            self.write(table, rows.cast(TABLES[table].schema), partition)
+        with self.filled(table, ANSWER_ROWS, partition) as take:
+            for rows in pieces(connection, query, parameters, TABLE_GROUP_ROWS):
+                take(rows.cast(TABLES[table].schema))
 
     def earlier(self, *tables: str) -> Tables | None:
         """What the stage's last complete run wrote, whatever it ran on.
@@ -222,7 +265,7 @@ class Output:
         """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
         raw = self._recorded(self.unit_key(name, basis))
         return raw is not None and all(
-            self._intact.holds(Part(**part)) for parts in raw["parts"].values() for part in parts
+            self._intact.sound(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
 
     def recorded(self, name: str, basis: str) -> bool:
@@ -280,10 +323,15 @@ class Output:
 
     def _take(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
+        partition = partition_of(part.file)
+        taken = replace(part, file=self._next_file(table, part.sha256, partition))
+        if taken.file == part.file:
+            return self._append(table, part, partition) if self._intact.sound(part) else None
         data = self._intact.read(part)
         if data is None:
             return None
-        return self._add(table, data, part.rows, partition_of(part.file), stands=part.file, day=part.day)
+        self._store.write(taken.file, data)
+        return self._append(table, taken, partition)
 
     def _give_back(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
@@ -291,21 +339,18 @@ class Output:
             self._numbers.subtract(_folder(table, partition_of(part.file)) for part in parts)
 
     def _add(
-        self,
-        table: str,
-        data: bytes,
-        rows: int,
-        partition: str = "",
-        *,
-        stands: str | None = None,
-        day: str | None = None,
+        self, table: str, data: bytes | memoryview, rows: int, partition: str = "", *, day: str | None = None
     ) -> Part:
-        """Append a part and write its file, unless the file that `stands`, looked at just now, is the very one."""
+        """Write a part's file, and append the part."""
         sha = hashlib.sha256(data).hexdigest()
-        number = self._numbers[_folder(table, partition)]
-        part = Part(part_file(table, self._plan.stage.name, number, sha, partition), rows, len(data), sha, day)
-        if part.file != stands:
-            self._store.write(part.file, data)
+        part = Part(self._next_file(table, sha, partition), rows, len(data), sha, day)
+        self._store.write(part.file, data)
+        return self._append(table, part, partition)
+
+    def _next_file(self, table: str, sha: str, partition: str) -> str:
+        return part_file(table, self._plan.stage.name, self._numbers[_folder(table, partition)], sha, partition)
+
+    def _append(self, table: str, part: Part, partition: str) -> Part:
         self._numbers[_folder(table, partition)] += 1
         self.parts[table].append(part)
         if self._unit is not None:
@@ -320,22 +365,8 @@ class Output:
         return dict(self.parts)
 
 
-def _day(rows: pa.Table) -> str | None:
-    """The first day of a part, which parts of a day are found by without a look into each."""
-    dated = [name for name in DATED if name in rows.column_names]
-    first = pc.min(rows[dated[0]]).as_py() if dated else None
-    return first.isoformat()[: len("2026-03-01")] if first else None
-
-
 def _folder(table: str, partition: str) -> str:
     return f"{table}/{partition}"
-
-
-def encode(rows: pa.Table) -> bytes:
-    """Parquet bytes of a table: the same rows always give the same bytes."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows.combine_chunks(), sink, compression="zstd", row_group_size=1 << 16, write_page_checksum=True)
-    return bytes(sink.getvalue())
 
 
 def record_of(data: bytes) -> Mapping[str, Any] | None:

@@ -99,7 +99,7 @@ class PartFiles:
         data = json.dumps({self._id: owner_id, **facts}, indent=1).encode()
         self.store.write(f"{self.folder(owner_id)}/{self._record}", data)
 
-    def write(self, owner_id: str, *files: bytes) -> None:
+    def write(self, owner_id: str, *files: bytes | memoryview) -> None:
         """Write a part: a file for each ending."""
         # The time keeps the parts in the order of their writing; the rest makes the name this writer's alone.
         stem = f"{self.folder(owner_id)}/{time.time_ns():020d}-{uuid.uuid4().hex}"

@@ -44,13 +44,16 @@ FLUSH_SECONDS = 10.0
 class VectorWriter:
     """Keeps one encoder's vectors; any number of writers work at once, also on other machines.
 
-    Leaving its context writes what still waits, also when an error ends it: those vectors are good.
+    Leaving its context writes what waits, also when an error ends it: those vectors are good. A shard is held once:
+    its numbers wait where they are written from.
     """
 
     def __init__(self, parts: PartFiles, layout: Layout) -> None:
         self._parts, self._layout = parts, layout
-        self._waiting: list[tuple[Keys, Vectors]] = []
-        self._bytes = 0
+        self._rows = max(1, SHARD_BYTES // layout.row_bytes)
+        self._vectors: Vectors | None = None
+        self._keys: list[Keys] = []
+        self._filled = 0
         self._since = 0.0
 
     def __enter__(self) -> Self:
@@ -68,27 +71,29 @@ class VectorWriter:
         """
         keys = keys_of(hashes)
         good = _checked(keys, vectors, self._layout)
-        step = max(1, SHARD_BYTES // self._layout.row_bytes)
-        for start in range(0, len(keys), step):
-            self._wait(keys[start : start + step], good[start : start + step])
+        for start in range(0, len(keys), self._rows):
+            self._wait(keys[start : start + self._rows], good[start : start + self._rows])
 
     def _wait(self, keys: Keys, vectors: Vectors) -> None:
-        if self._bytes + vectors.nbytes > SHARD_BYTES:
+        if self._filled + len(keys) > self._rows:
             self.flush()
-        self._since = self._since if self._waiting else time.monotonic()
-        self._waiting.append((keys, vectors))
-        self._bytes += vectors.nbytes
+        self._since = self._since if self._filled else time.monotonic()
+        if self._vectors is None:  # memory comes with the rows that are filled
+            self._vectors = np.empty((self._rows, self._layout.dimensions), vectors.dtype)
+        self._vectors[self._filled : self._filled + len(keys)] = vectors
+        self._keys.append(keys)
+        self._filled += len(keys)
         if time.monotonic() - self._since >= FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits as one shard, its keys last."""
-        if not self._waiting:
+        if self._vectors is None:
             return
-        keys = np.concatenate([keys for keys, _ in self._waiting])
-        vectors = np.concatenate([vectors for _, vectors in self._waiting])
-        self._parts.write(self._layout.encoder_id, vectors.tobytes(), encode_keys(keys, _longest(vectors)))
-        self._waiting, self._bytes = [], 0
+        vectors = self._vectors[: self._filled]
+        keys = encode_keys(np.concatenate(self._keys), _longest(vectors))
+        self._parts.write(self._layout.encoder_id, vectors.reshape(-1).view(np.uint8).data, keys)
+        self._vectors, self._keys, self._filled = None, [], 0
 
 
 def _checked(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:

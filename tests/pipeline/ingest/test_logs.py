@@ -262,7 +262,7 @@ def test_batches_do_not_matter(
 def test_a_day_of_many_rows_has_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: pa.Table) -> None:
     pq.write_table(table, tmp_path / "2026-03-01.parquet")
     whole = logs_of(tmp_path / "2026-03-01.parquet", tmp_path / "whole")
-    monkeypatch.setattr(staging, "PART_ROWS", 1024)
+    monkeypatch.setattr("darklode.pipeline.ingest.logs.PART_ROWS", 1024)
     got = logs_of(tmp_path / "2026-03-01.parquet", tmp_path / "run")
     assert [part.rows for part in got.manifest.outputs["impressions"]] == [1024, 1024, 952]
     assert got.manifest.facts["days"] == {"2026-03-01": [0, 1, 2]}

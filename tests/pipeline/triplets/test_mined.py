@@ -140,6 +140,19 @@ def many(run: Run, n: int = 4000) -> list[Row]:
     return triplets(run)
 
 
+def test_a_folder_has_one_file_however_its_rows_come(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darklode.pipeline.triplets.mined.ROWS", 2)
+    sources = ["click_one_hop", "relevance_one_hop"]
+    pairs = [{"query_id": f"q{n}", "positive_id": "a", "source": source} for n in range(5) for source in sources]
+    sides: dict[str, str | None] = {"q1": "validation", "q3": "validation"}
+    give(run, pairs, [{"doc_id": "a", "text": "A"}], {f"q{n}": "x" for n in range(5)}, sides)
+    parts = publish(run).outputs["triplets"]
+    found = {tuple(part.file.split("/")[4:6]): part.rows for part in parts}
+    assert len(parts) == len(found) == 4
+    assert {place[1]: rows for place, rows in found.items()} == {"split=train": 3, "split=validation": 2}
+    assert {part.day for part in parts} == {"2026-03-01"}
+
+
 def test_tiers_have_their_shares(run: Run) -> None:
     rows = many(run)
     assert shares(rows) == pytest.approx([0.0076, 0.167 - 0.0076, 0.833], abs=0.02)

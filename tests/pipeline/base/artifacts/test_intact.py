@@ -11,7 +11,7 @@ from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.intact import Intact
 from darklode.pipeline.base.errors import ArtifactError
 from helpers.runs import put
-from helpers.staged import STAGE, build, qrels
+from helpers.staged import STAGE, UNITS, build, qrels
 
 
 @pytest.fixture
@@ -66,6 +66,19 @@ def test_a_flipped_bit_is_a_reason_to_redo_and_nothing_reads_it(run: Run, planne
             read()
     assert build(run.store.url) == ["u1"]
     assert Run(run.store.url).plan(STAGE, {}).stands
+
+
+def test_units_that_stand_are_taken_by_their_stamps_and_a_flipped_bit_is_still_found(
+    run: Run, reads: list[str]
+) -> None:
+    build(run.store.url)
+    run.tables("qrels").read("qrels")
+    files = [part.file for part in run.parts()["qrels"]]
+    reads.clear()
+    assert build(run.store.url, {**UNITS, "u4": "another basis"}) == ["u4"]
+    assert not set(reads) & set(files[:8])
+    flip(run, files[2])
+    assert build(run.store.url, {**UNITS, "u4": "a third basis"}) == ["u1", "u4"]
 
 
 def test_a_copy_is_read_anew(run: Run, tmp_path: Path, reads: list[str]) -> None:
