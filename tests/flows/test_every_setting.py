@@ -194,9 +194,12 @@ def changed(settings: Settings, leaf: Leaf, field: FieldInfo) -> Settings | None
     return None
 
 
-def redone(finished: Finished, settings: Settings) -> set[str]:
-    run = finished.run
-    return {step.stage.name for step in finished.job(run, settings) if step.wanted and not step.plan(run).stands}
+def wanted(finished: Finished, settings: Settings) -> list[Step]:
+    return [step for step in finished.job(finished.run, settings) if step.wanted]
+
+
+def redone(run: Run, steps: list[Step]) -> set[str]:
+    return {step.stage.name for step in steps if not step.plan(run).stands}
 
 
 def received(step: Step) -> dict[str, Any]:
@@ -208,7 +211,7 @@ def received(step: Step) -> dict[str, Any]:
 
 
 def test_what_is_finished_stands(finished: Finished) -> None:
-    assert redone(finished, finished.settings) == set()
+    assert redone(finished.run, wanted(finished, finished.settings)) == set()
 
 
 def test_a_change_redoes_exactly_the_stages_that_read_it(finished: Finished) -> None:
@@ -219,12 +222,9 @@ def test_a_change_redoes_exactly_the_stages_that_read_it(finished: Finished) -> 
         if settings is None:
             unknown.add(leaf)
             continue
-        found = redone(finished, settings)
-        receiving = {
-            step.stage.name
-            for step in finished.job(run, settings)
-            if step.wanted and (step.stage, received(step)) != before[step.stage.name]
-        }
+        steps = wanted(finished, settings)
+        found = redone(run, steps)
+        receiving = {step.stage.name for step in steps if (step.stage, received(step)) != before[step.stage.name]}
         assert found <= receiving, f"{leaf} redoes stages that do not receive it"
         reading = {stage for stage, read in finished.reads.items() if leaf in read and stage in before}
         if leaf == ("judge", "human"):  # no row hangs on the path, but calibration on what the file holds

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -64,10 +65,16 @@ def tables_of(log: Log) -> tuple[pa.Table, pa.Table]:
     return TABLES["log_queries"].rows(queries), TABLES["query_terms"].rows(terms)
 
 
+@cache  # a database of one's own takes longer than what is asked of it
+def database(threads: int) -> duckdb.DuckDBPyConnection:
+    """An empty database; each of its cursors has relations and temp tables of its own."""
+    return duckdb.connect(config={"threads": threads})
+
+
 def found(log: Log, since: date = date.min, threads: int = 2, **settings: Any) -> list[dict[str, Any]]:
     """Rows of `associations`, in the order given; by the paper's rule unless said otherwise."""
     queries, terms = tables_of(log)
-    with duckdb.connect(config={"threads": threads}) as connection:
+    with database(threads).cursor() as connection:
         connection.register("log_queries", queries)
         connection.register("query_terms", terms)
         pieces = list(Associations(connection, AssociateSettings(**{"rule": "paper"} | settings), since).rows())

@@ -86,11 +86,11 @@ def impressions(day: date, searches: Iterable[Search]) -> pa.Table:
     return pa.Table.from_pylist(rows, TABLES["impressions"].schema)
 
 
-def corpus(docs: Iterable[str] = DOCS) -> pa.Table:
-    """Both tenants' documents, with the same ids and different texts."""
+def corpus(docs: Iterable[str] = DOCS, tenants: Iterable[str] = ("default", "tern")) -> pa.Table:
+    """The tenants' documents, with the same ids and different texts."""
     rows = [
         {"tenant": tenant, "doc_id": doc, "title": f"Title of {doc}", "text": f"{tenant} {doc} " + "text " * 9}
-        for tenant in ("default", "tern")
+        for tenant in tenants
         for doc in docs
     ]
     filled = [row | {"source": "test", "content_hash": hashlib.md5(row["text"].encode()).hexdigest()} for row in rows]

@@ -246,7 +246,7 @@ def test_order_files_and_formats_do_not_matter(tmp_path: Path, table: pa.Table) 
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
-    [(columnar, "MOST_ROWS", 7), (staging, "BATCH_ROWS", 2048), (pieces, "PIECE_BYTES", 1000)],
+    [(columnar, "MOST_ROWS", 61), (staging, "BATCH_ROWS", 2048), (pieces, "PIECE_BYTES", 1000)],
 )
 def test_batches_do_not_matter(
     tmp_path: Path, table: pa.Table, module: object, name: str, value: int, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,20 @@ from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, Merge
 from helpers.elsewhere import Elsewhere
 from helpers.repeats import mostly_slow
-from helpers.small_log import FIRST, HOP, NEVER, Log, Search, associate, mine, normal_form, query_id, random_log, rank
+from helpers.small_log import (
+    FIRST,
+    HOP,
+    NEVER,
+    Log,
+    Search,
+    associate,
+    corpus,
+    mine,
+    normal_form,
+    query_id,
+    random_log,
+    rank,
+)
 
 Row = dict[str, Any]
 Key = tuple[str, str]
@@ -166,15 +179,27 @@ CASES: list[tuple[OneHop, int, Merge]] = [
 SOURCES = {"click_one_hop", "click_multi_hop", "relevance_one_hop", "relevance_multi_hop"}
 
 
+def logs_beside_each_other(numbers: range) -> dict[date, list[Search]]:
+    """Random logs in one: the tenants of each are its own, and those of different logs never meet."""
+    log = defaultdict[date, list[Search]](list)
+    for number in numbers:
+        for day, searches in random_log(number, searches=20).items():
+            log[day] += [replace(search, tenant=f"{search.tenant} {number}") for search in searches]
+    return dict(log)
+
+
 @pytest.mark.parametrize("case", range(len(CASES)))
-@pytest.mark.parametrize("number", range(5))
-def test_pairs_are_those_of_the_definition(run: Run, number: int, case: int) -> None:
+def test_pairs_are_those_of_the_definition(run: Run, case: int) -> None:
     hop, most, merge = CASES[case]
-    log = random_log(100 + number, searches=20)
-    mine(run, log, hop=hop, most=most, merge=merge)
+    numbers = range(100, 105)
+    log = logs_beside_each_other(numbers)
+    tenants = {search.tenant for searches in log.values() for search in searches}
+    mine(run, log, hop=hop, most=most, merge=merge, docs=corpus(tenants=sorted(tenants)))
     found = run.tables("mined_pairs").read("mined_pairs").to_pylist()
     assert plain(found) == plain(Definition(log, hop, most, merge).of_all())
-    assert {row["source"] for row in found} >= (SOURCES if merge == "all" else {"click_one_hop", "click_multi_hop"})
+    for number in numbers:
+        sources = {row["source"] for row in found if row["tenant"].endswith(f" {number}")}
+        assert sources >= (SOURCES if merge == "all" else {"click_one_hop", "click_multi_hop"})
 
 
 def test_a_night_looks_only_at_what_its_evidence_touched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
