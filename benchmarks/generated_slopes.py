@@ -107,10 +107,10 @@ def cloze_run(folder: Path, root: Path) -> Run:
     return run_with(root, given, 1)
 
 
-def some_of(given: Given) -> Given:
+def some_of(given: Given, large_from: int = LARGE, tests: int = TESTS, trained: int = TRAINED) -> Given:
     """Not all test queries; of a large collection not all others, and the documents that are judged for those."""
-    large = len(given.documents) > LARGE
-    most = {"test": TESTS, "train": TRAINED if large else None}
+    large = len(given.documents) > large_from
+    most = {"test": tests, "train": trained if large else None}
     kept = {one for side in most for one in sorted(_of(given, side), key=drawn)[: most[side]]}
     qrels = [one for one in given.qrels if one[0] in kept]
     judged = {document for _, document, _ in qrels}

@@ -23,6 +23,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.fit import standing
 from darklode.pipeline.laws.fitting import fit
 from darklode.pipeline.laws.forms import SIZE, Points
 from darklode.pipeline.laws.plan import Wanted, plans
@@ -56,7 +57,7 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
         for step in steps([base], settings):
             out.execute(step.plan(out), step.work, lambda *told: print(name, *told, flush=True))
         found: dict[str, Any] = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
-        planned, _ = plans(out.tables("law_points").read("law_points"), Wanted(per_label=PER_LABEL), settings.seed)
+        planned = plans(standing(out.tables(*TABLES)), Wanted(per_label=PER_LABEL), settings.seed)
     return found | {"plan": planned, "seconds": time.process_time() - began}
 
 

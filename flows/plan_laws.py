@@ -19,6 +19,7 @@ from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.laws.batch import READS
 from darklode.pipeline.laws.costs import Judged, Model
+from darklode.pipeline.laws.fit import FIT, laws
 from darklode.pipeline.laws.page import PAGE, page
 from darklode.pipeline.laws.plan import Wanted
 from darklode.pipeline.laws.planning import PLAN, Known, law_plan
@@ -74,6 +75,7 @@ def steps(
             lambda: {f"the file {path}": source_fingerprint(path) for path in files},
             source=files,
         ),
+        Step(FIT, call(laws, seed=seed)),
         Step(
             PLAN,
             call(law_plan, known, wanted, batch=batch, seed=seed),

@@ -13,7 +13,7 @@ from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.fitting import KEPT, Fit
 from darklode.pipeline.laws.forms import Floats, Points
 from darklode.pipeline.laws.points import ENTROPY, groups, points_of
-from darklode.pipeline.laws.verdict import Found, judge, missed
+from darklode.pipeline.laws.verdict import Found, judge, missed, recalled
 from darklode.schemas.law_tables import (
     LAW_CONSTANTS,
     LAW_CORRELATIONS,
@@ -59,6 +59,20 @@ def laws(tables: Tables, output: Output, *, seed: int) -> None:
         _write(output, {"measure": measure, "source": source}, points, found, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
     output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
+
+
+def standing(tables: Tables) -> dict[tuple[str, str], Found]:
+    """What the stage found of each measure and source, without looking for it again.
+
+    Args:
+        tables: holds `law_points` and `law_verdicts`.
+    """
+    rows = tables.read(LAW_POINTS.name)
+    said = {(row["measure"], row["source"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()}
+    return {
+        (measure, source): recalled(points_of(rows, measure, source), CHANCE.get(measure), said[measure, source])
+        for measure, source in groups(rows)
+    }
 
 
 def _write(output: Output, named: Row, points: Points, found: Found, seed: int) -> None:

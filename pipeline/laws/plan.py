@@ -5,22 +5,21 @@ Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_dataÂ·D + Z_modelÂ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.laws.bands import refits
 from darklode.pipeline.laws.costs import Spent
-from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
+from darklode.pipeline.laws.fit import RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Points
-from darklode.pipeline.laws.points import ENTROPY, FALLING, groups, points_of
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found, judge
+from darklode.pipeline.laws.points import ENTROPY, FALLING
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found
 
 STEP = {ENTROPY: 0.1}
 """What a gain is told for: .1 nats, and .01 of every other measure."""
@@ -69,19 +68,16 @@ class Wanted:
         return replace(self, per_label=label, per_parameter=model)
 
 
-def plans(rows: pa.Table, wanted: Wanted, seed: int) -> tuple[list[Row], dict[tuple[str, str], Found]]:
-    """What more labels bring, of each measure and source: rows of `law_plan`, and what was found of each.
+def plans(laws: Mapping[tuple[str, str], Found], wanted: Wanted, seed: int) -> list[Row]:
+    """What more labels bring: rows of `law_plan`.
 
     Args:
-        rows: of `law_points`.
+        laws: what was found of each measure and source.
         wanted: budget, target and prices.
         seed: of the resamples.
     """
     planned: list[Row] = []
-    laws: dict[tuple[str, str], Found] = {}
-    for measure, source in groups(rows):
-        points = points_of(rows, measure, source)
-        found = laws[measure, source] = judge(points, CHANCE.get(measure), RESAMPLES, seed)
+    for (measure, source), found in laws.items():
         law = Law(measure, source, found, wanted)
         if found.verdict != LAW or found.whole is None:
             planned.append(law.row("label first", f"{found.verdict}: {first(found)}", amount=lacking(found)))
@@ -91,7 +87,7 @@ def plans(rows: pa.Table, wanted: Wanted, seed: int) -> tuple[list[Row], dict[tu
             planned.append(law.row("label first", "a law of models alone says nothing of labels"))
         else:
             planned += law.more(found.whole, seed)
-    return planned, laws
+    return planned
 
 
 def lacking(found: Found) -> int:

@@ -12,16 +12,17 @@ from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.laws.batch import next_queries
 from darklode.pipeline.laws.choices import OWN, deeper, models, others
 from darklode.pipeline.laws.costs import Judged, Model, spent
+from darklode.pipeline.laws.fit import standing
 from darklode.pipeline.laws.plan import Wanted, lacking, plans
 from darklode.pipeline.laws.points import ENTROPY
 from darklode.pipeline.laws.verdict import NO_LAW, Found
 from darklode.pipeline.train.sources import Source
-from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, NEXT_QUERIES
+from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, LAW_VERDICTS, NEXT_QUERIES
 
 PLAN = Stage(
     "law_plan",
-    1,
-    (LAW_POINTS.name, *INGEST_QUERIES.writes[:1]),
+    2,
+    (LAW_POINTS.name, LAW_VERDICTS.name, *INGEST_QUERIES.writes[:1]),
     (LAW_PLAN.name, LAW_COSTS.name, DEPTH_COSTS.name, NEXT_QUERIES.name),
 )
 
@@ -50,17 +51,18 @@ def law_plan(tables: Tables, output: Output, known: Known, wanted: Wanted, *, ba
     """Write what may be done next, what that costs, and the next batch of queries.
 
     Args:
-        tables: holds `law_points`, and `raw_queries`: more queries to choose from.
+        tables: holds `law_points`, `law_verdicts`, and `raw_queries`: more queries to choose from.
         output: takes `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
         known: of the runs.
         wanted: budget, target and prices.
         batch: queries to label next; None: as many as the budget buys, or as the leading law lacks.
-        seed: of the resamples and clusters.
+        seed: of the resamples, and of the queries drawn.
     """
     rows = tables.read(LAW_POINTS.name)
     took = spent(known.judged, known.models, seed)
     asked = wanted.priced(took)
-    planned, laws = plans(rows, asked, seed)
+    laws = standing(tables)
+    planned = plans(laws, asked, seed)
     planned += [*others(rows, laws), *models(rows, laws, took, asked), *deeper(took)]
     planned = [{"place": place} | row for place, row in enumerate(planned, 1)]
     output.write(LAW_PLAN.name, pa.Table.from_pylist(planned, schema=LAW_PLAN.schema))

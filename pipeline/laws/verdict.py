@@ -14,14 +14,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.laws.bands import band
 from darklode.pipeline.laws.fitting import Fit, fit
-from darklode.pipeline.laws.forms import CONSTANT, Floats, Form, Points, fitting
+from darklode.pipeline.laws.forms import CONSTANT, FORMS, Floats, Form, Points, fitting
 
 PLATEAU = 0.9
 """Of the loss of chance."""
@@ -110,6 +112,21 @@ def judge(points: Points, chance: float | None, resamples: int, seed: int) -> Fo
         found.verdict, found.reason = NO_LAW, f"one was claimed, and the largest size is missed by {found.error:.1%}"
     elif found.claimed and found.chosen is not None:
         found.whole = fit(found.chosen.form, kept)
+    return found
+
+
+def recalled(points: Points, chance: float | None, row: Mapping[str, Any]) -> Found:
+    """What was found of these points before, as far as a plan needs it: the verdict, and a law's fit to all points.
+
+    Args:
+        points: as they were judged.
+        chance: likewise.
+        row: theirs of `law_verdicts`.
+    """
+    found = Found(points, _plateau(points, chance), np.zeros(len(points), bool), *mean_losses(points))
+    found.verdict, found.reason = row["verdict"], row["reason"]
+    if found.verdict == LAW:
+        found.whole = fit(FORMS[row["form"]], points.take(~found.plateau))
     return found
 
 

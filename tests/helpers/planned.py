@@ -7,6 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
+from darklode.pipeline.laws.points import groups, points_of
+from darklode.pipeline.laws.verdict import Found, judge
 from darklode.pipeline.validate.review.journal import Answer, Journal
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
@@ -55,6 +58,14 @@ def _judge(add: Any, name: str, chunk: str, rank: int) -> None:
     said = {"relevant": right, "probability": 1.0 if right else 0.0, "prompt_tokens": 100, "completion_tokens": 10}
     add("verdicts", query_id=name, chunk_id=chunk, judge_id="j", **said)
     add("qrels", query_id=name, chunk_id=chunk, relevance=int(right), source="judge")
+
+
+def found_of(rows: pa.Table) -> dict[tuple[str, str], Found]:
+    """What is found of points, by measure and source."""
+    return {
+        (measure, source): judge(points_of(rows, measure, source), CHANCE.get(measure), RESAMPLES, 0)
+        for measure, source in groups(rows)
+    }
 
 
 def reviewed(run: Run, seconds: int = 30) -> None:

@@ -149,7 +149,7 @@ SECTION = FigureSection(
         Figure(
             "law-next",
             "To label next",
-            "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns.",
+            "Drawn from the queries that nobody labelled: no order that was measured taught more.",
             asked(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,

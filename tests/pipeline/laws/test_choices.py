@@ -6,8 +6,9 @@ import pytest
 
 from darklode.pipeline.laws.choices import deeper, models, others
 from darklode.pipeline.laws.costs import Model, Spent
-from darklode.pipeline.laws.plan import Wanted, plans
+from darklode.pipeline.laws.plan import Wanted
 from darklode.schemas.law_tables import LAW_POINTS
+from helpers.planned import found_of
 
 SIZES = 2 ** np.arange(5, 11)
 
@@ -29,7 +30,7 @@ def table(*parts: list[dict[str, object]]) -> pa.Table:
 
 def test_another_source_is_held_against_the_runs_own_labels() -> None:
     rows = table(points(0.0, "a"), points(0.02, "b", source="bm25"))
-    _, laws = plans(rows, Wanted(), 0)
+    laws = found_of(rows)
     (row,) = others(rows, laws)
     assert (row["source"], row["choice"], row["amount"], row["money"]) == ("bm25", "another source", 1024, 0.0)
     assert row["gain"] == pytest.approx(-0.02, abs=1e-3)
@@ -42,7 +43,7 @@ def test_another_source_is_held_against_the_runs_own_labels() -> None:
 
 def test_a_larger_model_costs_what_training_and_encoding_take_more() -> None:
     rows = table(points(0.02, "a", parameters=1e6), points(0.0, "a", parameters=4e6))
-    _, laws = plans(rows, Wanted(), 0)
+    laws = found_of(rows)
     took = Spent(models=(Model("a", 1e6, 3600, 1.0, 0.0), Model("b", 4e6, 3600, 0.25, 0.0)))
     (row,) = models(rows, laws, took, Wanted(per_gpu_hour=2.0))
     assert (row["choice"], row["amount"]) == ("larger model", 3e6)

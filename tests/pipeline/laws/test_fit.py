@@ -4,11 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.laws.fit import FIT, WITHOUT, laws
+from darklode.pipeline.laws import fit
+from darklode.pipeline.laws.fit import FIT, WITHOUT, laws, standing
 from darklode.pipeline.laws.page import page, told
 from darklode.schemas.law_tables import LAW_POINTS
+from helpers.planned import found_of
 from helpers.runs import put, read
 
 
@@ -46,3 +49,16 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
     again = run_of(tmp_path / "b")
     names = ("law_fits", "law_constants", "law_predictions", "law_verdicts")
     assert [run.tables(name).content(name) for name in names] == [again.tables(name).content(name) for name in names]
+
+
+def test_what_stands_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(tmp_path / "a")
+    (judged,) = found_of(run.tables("law_points").read("law_points")).values()
+    monkeypatch.delattr(fit, "judge")
+    (found,) = standing(run.tables("law_points", "law_verdicts")).values()
+    assert (found.verdict, found.reason) == (judged.verdict, judged.reason)
+    assert (found.plateau == judged.plateau).all()
+    assert found.whole is not None
+    assert judged.whole is not None
+    assert found.whole.form is judged.whole.form
+    assert (found.whole.at == judged.whole.at).all(), "to the last digit"

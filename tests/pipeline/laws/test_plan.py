@@ -9,6 +9,7 @@ from darklode.pipeline.laws.fitting import Fit, fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, Form, Frame, Points
 from darklode.pipeline.laws.plan import Law, Wanted, at, needed, optimum, plans
 from darklode.schemas.law_tables import LAW_POINTS
+from helpers.planned import found_of
 
 SIZES = 2.0 ** np.arange(7, 13)
 
@@ -52,7 +53,8 @@ def test_labels_needed_give_the_loss_and_none_is_promised_far_away() -> None:
 
 
 def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> None:
-    planned, laws = plans(rows("nDCG@10", 0.002), Wanted(budget=600, target=0.83, per_label=0.6), 0)
+    laws = found_of(rows("nDCG@10", 0.002))
+    planned = plans(laws, Wanted(budget=600, target=0.83, per_label=0.6), 0)
     assert [row["choice"] for row in planned] == ["next step", "budget", "target"]
     assert {name: found.verdict for name, found in laws.items()} == {("nDCG@10", "labels"): "law"}
     step, budget, target = planned
@@ -72,7 +74,7 @@ def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> 
 
 
 def test_where_no_law_stands_it_says_what_to_label_first() -> None:
-    (row,), _ = plans(rows("nDCG@10", 0.002, SIZES[:3]), Wanted(budget=600, per_label=0.6), 0)
+    (row,) = plans(found_of(rows("nDCG@10", 0.002, SIZES[:3])), Wanted(budget=600, per_label=0.6), 0)
     assert (row["choice"], row["amount"]) == ("label first", 3584)
     assert "not identifiable yet" in row["said"]
     assert "label 3,584 queries more, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
@@ -81,13 +83,13 @@ def test_where_no_law_stands_it_says_what_to_label_first() -> None:
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = rows("nDCG@10", 0.0)
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
-    (row,), _ = plans(flat, Wanted(budget=600, per_label=0.6), 0)
+    (row,) = plans(found_of(flat), Wanted(budget=600, per_label=0.6), 0)
     assert row["amount"] == 0
     assert "no law says what more of these labels would bring" in row["said"]
 
 
 def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
-    step, target = plans(rows("nDCG@10", 0.002), Wanted(target=0.92), 0)[0]
+    step, target = plans(found_of(rows("nDCG@10", 0.002)), Wanted(target=0.92), 0)
     assert step["amount"] is not None
     assert target["amount"] is None
     assert "more than 12,288 queries more" in target["said"]
@@ -113,7 +115,8 @@ def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
                 row = {"measure": "contrastive_entropy", "source": "labels", "size": int(size), "seed": seed}
                 found.append(row | {"parameters": model, "value": float(loss)})
     points = pa.Table.from_pylist(found, schema=LAW_POINTS.schema)
-    (row,), laws = plans(points, Wanted(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
+    laws = found_of(points)
+    (row,) = plans(laws, Wanted(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
     assert row["choice"] == "model and labels", laws["contrastive_entropy", "labels"].reason
     assert 0 < row["amount"] * 0.6 < 3000
     whole = laws["contrastive_entropy", "labels"].whole
