@@ -112,7 +112,7 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         ),
         Step(
             judging.reading(*judges.reads, *taken),
-            call(_judge, judges, spread, seed=seed) if judging is ADAPTIVE_JUDGE else call(_judge, judges, spread),
+            call(judged, judges, spread, seed=seed) if judging is ADAPTIVE_JUDGE else call(judged, judges, spread),
             unkeyed=("spread",),
         ),
         Step(OVERRIDING_LABEL if given.labels.human_overrides else LABEL, call(label, given.labels)),
@@ -163,14 +163,30 @@ def _nothing(tables: Tables, output: Output) -> None:
     """Leave the stage's tables empty."""
 
 
-def _judge(tables: Tables, output: Output, judges: Judges, spread: Spread, *, seed: int = 0) -> None:
+def judged(
+    tables: Tables,
+    output: Output,
+    judges: Judges,
+    spread: Spread,
+    *,
+    calibration: Tables | None = None,
+    seed: int = 0,
+) -> None:
     """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns.
 
     Elsewhere, all is asked ahead at full depth; a round of adaptive judging hangs on the one before it.
+
+    Args:
+        tables: hold `queries`, `chunks` and `pool`.
+        output: takes verdicts.
+        judges: of the settings.
+        spread: where they are asked ahead.
+        calibration: another run's tables where its calibration holds.
+        seed: of the pairs drawn at adaptive depth.
     """
     ahead = spread is not here and judges.settings.depth == "full"
     asked = ask_ahead(tables, output, judges.settings, judges.cache, spread) if ahead else 0
-    judge(tables, output, judges.settings, judge_for=calibrated(tables, judges), seed=seed)
+    judge(tables, output, judges.settings, judge_for=calibrated(calibration or tables, judges), seed=seed)
     if asked:
         output.facts["asked"] += asked
         output.facts["hits"] -= asked

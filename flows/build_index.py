@@ -12,9 +12,12 @@ from darklode.flows.config import recorded_settings, resolve
 from darklode.flows.executor import executor
 from darklode.flows.runs import INDEXED, SETTINGS, note, noted, recorded
 from darklode.flows.serving import tenant_of
+from darklode.flows.spreading import spreading
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
+from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.serve.vectors.filling import FILL, KIND, Place, fill, forget_missing, refill
@@ -66,11 +69,11 @@ def build_index(
         raise DoesNotFit(f"{adapter} is made from {found.base.encoder_id()}, and the index by {model.encoder_id()}")
     given = given_of(source, chosen, model, tenant, found)
     run = _place(out)
-    with run.lock():
+    with run.lock(), spreading(chosen.runner, run) as spread:
         note(run, {INDEXED: source, "encoder": encoder, "tenant": given.tenant, "adapter": adapter})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         forget_missing(run)
-        for step in steps(run, given, chosen, found):
+        for step in steps(run, given, chosen, found, spread):
             run_step(run, step)
         return _finished(run, Origin(given, model, chosen.index, adapter))
 
@@ -106,14 +109,18 @@ def update_index(folder: str, source: str) -> str:
         return _finished(run, Origin(given, model, chosen.index, about["adapter"]))
 
 
-def steps(run: Run, given: Given, settings: Settings, adapter: Adapter | None) -> list[Step]:
+def steps(run: Run, given: Given, settings: Settings, adapter: Adapter | None, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
     mine, seed, place = settings.index, settings.seed, Place(run.store, settings.index.rerank > 1)
     return [
         Step(TEXTS, call(indexed_texts), lambda: _content(given), source=given),
-        Step(CODEBOOKS, call(codebooks, settings.semantic_ids, given, seed=seed)),
-        Step(IDS, call(semantic_ids, given)),
-        Step(FILL, call(fill, mine.but("rerank", "recall", "queries"), given, place, seed=seed)),
+        Step(CODEBOOKS, call(codebooks, settings.semantic_ids, given, spread, seed=seed), unkeyed=("spread",)),
+        Step(IDS, call(semantic_ids, given, spread), unkeyed=("spread",)),
+        Step(
+            FILL,
+            call(fill, mine.but("rerank", "recall", "queries"), given, place, spread, seed=seed),
+            unkeyed=("spread",),
+        ),
         Step(PROBES, call(probes, Asked(given, adapter), queries=mine.queries), lambda: _content(given)),
         Step(
             RECALL,
@@ -143,7 +150,7 @@ def given_of(
     Raises:
         ArtifactError: the run has several tenants and none is named.
     """
-    kept = Kept(encoder, settings.cache, settings.index.dimensions)
+    kept = Kept(encoder, settled(settings.cache), settings.index.dimensions)
     if source.endswith(FILES):
         return OfFile(source, tenant or NOBODY, kept)
     run = Run(source)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.build_benchmark import embed_and_search
+from darklode.flows.build_benchmark import embed_and_search, judged
 from darklode.flows.executor import executor
 from darklode.flows.jobs import write_report
 from darklode.flows.runs import GENERATED, note, noted, record, recorded
+from darklode.flows.spreading import spreading
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.base.spread import here
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.generate.card import card, told
 from darklode.pipeline.generate.kinds import GeneratorKind
@@ -24,9 +25,8 @@ from darklode.pipeline.generate.sieve import SIEVE, sieve
 from darklode.pipeline.generate.texts import TEXTS, texts
 from darklode.pipeline.generate.writing import WRITE, write
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.judge.calibration import calibrated
 from darklode.pipeline.judge.label import LABEL, label
-from darklode.pipeline.judge.stage import JUDGE, judge
+from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
@@ -56,11 +56,11 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
     writer = as_kind(chosen.generate, GeneratorKind).writer(chosen)
     given = Source(Run(source), 0, made.mined, made.settings.mining.text_characters)
     run = _place(out)
-    with run.lock():
+    with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {}, chosen)
         note(run, {GENERATED: source})
         tools.fetch_models(chosen)
-        for step in steps(given, writer, chosen):
+        for step in steps(given, writer, chosen, spread):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         text = card(run, chosen, source)
@@ -70,14 +70,14 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
     return f"{told(run)}."
 
 
-def steps(source: Source, writer: Writer, settings: Settings) -> list[Step]:
+def steps(source: Source, writer: Writer, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order: from the queries on they are a build's."""
     given, seed = settings.generate, settings.seed
     judges = Judges.of(settings)
     kind = as_kind(given, GeneratorKind)
 
-    def judged(tables: Tables, output: Output) -> None:
-        judge(tables, output, judges.settings, judge_for=calibrated(source.run.tables(), judges))
+    def as_source(tables: Tables, output: Output) -> None:
+        judged(tables, output, judges, spread, calibration=source.run.tables())
 
     return [
         Step(
@@ -86,7 +86,12 @@ def steps(source: Source, writer: Writer, settings: Settings) -> list[Step]:
             lambda: {f"the run {source.run.store.url}": source.content()},
             source=source,
         ),
-        Step(WRITE, call(write, writer, seed=seed), lambda: {"the writer": writer.generator_id}, unkeyed=("writer",)),
+        Step(
+            WRITE,
+            call(write, writer, spread, seed=seed),
+            lambda: {"the writer": writer.generator_id},
+            unkeyed=("writer", "spread"),
+        ),
         Step(
             SIEVE,
             lambda: call(
@@ -97,17 +102,21 @@ def steps(source: Source, writer: Writer, settings: Settings) -> list[Step]:
         ),
         Step(
             SEARCH,
-            call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), here),
+            call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), spread),
             unkeyed=("spread",),
         ),
         Step(ROUND_TRIP, call(round_trip, depth=given.round_trip)),
         Step(
             JUDGE,
-            lambda: call(judged),
+            lambda: call(as_source),
             lambda: {"the judge": str(judges.identity), f"the run {source.run.store.url}": source.content()},
         ),
         Step(LABEL, call(label, settings.labels.model_copy(update={"human_overrides": False}))),
-        Step(TRIPLETS_STAGE, call(triplets, settings.triplets, apart=False, source=GENERATED)),
+        Step(
+            TRIPLETS_STAGE,
+            call(triplets, settings.triplets, apart=False, source=GENERATED, spread=spread),
+            unkeyed=("spread",),
+        ),
         Step(OUTCOME, call(outcome, source=given.kind, generator_id=writer.generator_id, seed=seed)),
     ]
 

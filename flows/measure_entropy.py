@@ -1,55 +1,70 @@
-"""Contrastive entropy of an encoder, an adapter or a tower over a run's labelled pairs."""
+"""measure-entropy: contrastive entropy of an encoder, an adapter or a tower over a run's labelled pairs."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings
 from darklode.flows.runs import ADAPTED, SETTINGS, noted, recorded
+from darklode.flows.spreading import spreading
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
+from darklode.pipeline.base.memory.parts import settled
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.laws.measured import ENTROPY_STAGE, OF_A_MINED_RUN, System, entropies
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.vectors import Base
+from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import Settings
 
 TEMPERATURE = 0.05
 """Of sentence-transformers' MultipleNegativesRankingLoss (scale 20), where an encoder does not say what its own is."""
 
 
-def measure_entropy(url: str, encoder: str, tenant: str | None = None, temperature: float | None = None) -> Run:
+def measure_entropy(
+    source: str,
+    encoder: str,
+    tenant: str | None = None,
+    temperature: float | None = None,
+    settings: dict[str, Any] | None = None,
+) -> str:
     """Measure each labelled positive of a run against random texts; tables lie in the run, those of the last encoder.
 
     Args:
-        url: folder or s3:// prefix of a build or a mined run.
+        source: folder or s3:// prefix of a build or a mined run.
         encoder: an encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.
         tenant: whose pairs; None: everybody's, of an adapter its own.
         temperature: of the scores; None: the model's own.
+        settings: what differs from the run's own settings.
 
     Returns:
-        The run.
+        How many pairs were measured.
 
     Raises:
         ArtifactError: no finished run lies there, or it has no such tenant.
         DoesNotFit: the adapter is another tenant's.
     """
-    run = Run(url)
+    run = Run(source)
     made = recorded(run)
-    source = Source(run, 0, made.mined, made.settings.mining.text_characters)
+    chosen = made.changed(settings or {})
+    given = Source(run, 0, made.mined, made.settings.mining.text_characters)
     adapter = Adapter.open(encoder) if ADAPTED in noted(Run(encoder)) else None
-    tenants = _whose(source, tenant, adapter)
-    system = _system(source, made.settings, encoder, adapter, temperature)
-    step = Step(
-        OF_A_MINED_RUN if made.mined else ENTROPY_STAGE,
-        call(entropies, system, tenants=tenants, seed=made.settings.seed),
-        source=source,
-    )
-    with run.lock():
+    tenants = _whose(given, tenant, adapter)
+    system = _system(given, chosen, encoder, adapter, temperature)
+    with run.lock(), spreading(chosen.runner, run) as spread:
+        step = Step(
+            OF_A_MINED_RUN if made.mined else ENTROPY_STAGE,
+            call(entropies, system, spread, tenants=tenants, seed=chosen.seed),
+            unkeyed=("spread",),
+            source=given,
+        )
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
-    return run
+    rows = run.tables(CONTRASTIVE_ENTROPY.name).rows(CONTRASTIVE_ENTROPY.name)
+    return f"{run.store.url}: contrastive entropy of {rows:,} pairs by {encoder}."
 
 
 def _system(
@@ -57,7 +72,7 @@ def _system(
 ) -> System:
     kind = adapter.base if adapter else tools.encoder(name, settings)
     kind.fetch()
-    base = Base(kind, settings.cache, settings.vectors, (source,))
+    base = Base(kind, settled(settings.cache), settings.vectors, (source,))
     if adapter is None:
         return System(name, base, None, temperature or TEMPERATURE)
     own = recorded_settings(adapter.store.read(SETTINGS) or b"{}").adapt.temperature

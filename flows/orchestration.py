@@ -29,6 +29,7 @@ from darklode.flows import build_index as indexing
 from darklode.flows import compare_adapters as comparing
 from darklode.flows import evaluate_systems as evaluate
 from darklode.flows import generate_queries as generating
+from darklode.flows import measure_entropy as measuring
 from darklode.flows import mine_logs as mine
 from darklode.flows import nightly_adapt as nightly
 from darklode.flows import run_laws as scaling
@@ -207,6 +208,7 @@ nightly_adapt = as_flow("nightly-adapt", nightly.nightly_adapt)
 compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
 train_towers = as_flow("train-towers", towers.train_towers)
 run_laws = as_flow("run-laws", scaling.run_laws)
+measure_entropy = as_flow("measure-entropy", measuring.measure_entropy)
 generate_queries = as_flow("generate-queries", generating.generate_queries)
 build_index = as_flow("build-index", indexing.build_index)
 update_index = as_flow("update-index", indexing.update_index)

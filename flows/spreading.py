@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,14 +29,17 @@ ANSWER_SECONDS = 10.0
 def spreading(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
     """Where the flow that calls this has its shards worked on, for the length of a block.
 
+    The cluster is entered with the first shard: a flow whose stages stand needs none.
+
     Raises:
         MissingPart: the Ray packages are not installed, or there is no such cluster.
     """
     if settings.kind == "local":
         yield here
         return
-    with _connected(settings) as runner:
-        yield OnRay(runner, settings, run.store.url)
+    check_runner(settings)
+    with ExitStack() as block:
+        yield OnRay(lambda: block.enter_context(_connected(settings)), settings, run.store.url)
 
 
 class OnRay:
@@ -45,15 +49,20 @@ class OnRay:
     outlives the machine that wrote it, the cluster and this process.
     """
 
-    def __init__(self, runner: TaskRunner[Any], settings: RunnerSettings, root: str) -> None:
-        self._runner, self._root = runner, root
+    def __init__(self, enter: Callable[[], TaskRunner[Any]], settings: RunnerSettings, root: str) -> None:
+        self._enter, self._root = enter, root
         self._resources = {"num_cpus": settings.cpus_per_task, "num_gpus": settings.gpus_per_task}
         # Prefect sends the context along. The flow's is plain data; that of the stage's task holds its open output.
         self._flow = contextvars.copy_context()
 
+    @cached_property
+    def _runner(self) -> TaskRunner[Any]:
+        return self._enter()
+
     @property
     def places(self) -> int:
         """See `Spread`."""
+        assert self._runner, "only who is let in is told"
         has = import_module("ray").cluster_resources()
         cpus, gpus = self._resources["num_cpus"], self._resources["num_gpus"]
         fit = int(has.get("CPU", 0) / cpus)
@@ -109,7 +118,6 @@ def check_runner(settings: RunnerSettings) -> list[str]:
 
 @contextmanager
 def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
-    check_runner(settings)
     ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
     try:
         runner = _entered(settings, ray, prefect_ray)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.commands.options import JsonOption, RunArgument, TenantOption, application
+from darklode.flows.commands.options import ConfigOption, JsonOption, RunArgument, SetOption, TenantOption, application
 
 app = application()
 
@@ -29,17 +29,24 @@ def entropy(
         ),
     ] = None,
     tenant: TenantOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure contrastive entropy: −log of a positive's share among 256 random texts, by tenant and split."""
     from darklode.flows.answer import answering
+    from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import reporter
+    from darklode.flows.launch import launch
     from darklode.flows.measure_entropy import measure_entropy
-    from darklode.flows.reporting import Silent, reporting
+    from darklode.flows.reporting import Silent
+    from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.laws.measured import told
+    from darklode.schemas.keys import merge
 
-    with reporting(Silent() if as_json else reporter()):
-        found = measure_entropy(run, encoder, tenant, temperature)
+    file: dict[str, Any] = file_settings(config) if config else {}
+    values = merge(file, overrides(assignments or []))
+    launch(measure_entropy, Silent() if as_json else reporter(), run, encoder, tenant, temperature, values)
     with answering(as_json) as answer:
-        rows = told(found.tables("contrastive_entropy_means"))
+        rows = told(Run(run).tables("contrastive_entropy_means"))
         answer.table("contrastive_entropy_means", rows, "Contrastive entropy, mean with 95 % interval over clusters")

@@ -68,6 +68,12 @@ def cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
     return list(zip([0, *full], [*full, len(ends)], strict=True)) if ends else []
 
 
+def dealt(count: int, shards: int) -> list[tuple[int, int]]:
+    """So many things in their order, dealt to at most so many shards: first and one past the last; none is empty."""
+    most = min(count, shards)
+    return [(count * n // most, count * (n + 1) // most) for n in range(most)]
+
+
 def park(store: Store, place: str, pieces: Pieces) -> int:
     """Keep a shard's result below the root, and count its pieces; a result that is kept already is not made again.
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.chat_prompt import ChatPrompt
+from darklode.pipeline.base.memory.parts import settled
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
@@ -23,6 +24,7 @@ from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.port import WRITTEN, Writer
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.judge import endpoint_of
+from darklode.schemas.settings import CacheSettings
 
 _LOG = logging.getLogger("darklode.generate")
 
@@ -44,6 +46,8 @@ class LlmWriter(Writer):
         judge: whose model, servers and limits are used.
         root: of the cache; null: the user's cache folder.
     """
+
+    keeps = True
 
     def __init__(self, settings: LlmWriterSettings, judge: LlmSettings, root: str | None) -> None:
         self._settings, self._judge, self._root = settings, judge, root
@@ -72,6 +76,16 @@ class LlmWriter(Writer):
     def counters(self) -> Counters:
         """See `Writer`."""
         return self._client.counters
+
+    @property
+    def workers(self) -> int:
+        """See `Writer`."""
+        return self._judge.workers
+
+    def portion(self, share: float, at_once: int) -> LlmWriter:
+        """See `Writer`: its part of the calls under way, and of what is left of the judge's limits."""
+        cache = settled(CacheSettings(root=self._root))
+        return LlmWriter(self._settings, self._judge.portion(cache, share, at_once), cache.root)
 
     def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
         """See `Writer`.
@@ -106,6 +120,8 @@ class LlmWriter(Writer):
         """Reply and error of each question."""
         entries, keys = self._entries, [one.key for one in questions]
         named = pa.table({"question": pa.array(keys, pa.string())})
+        if keys and len(entries.find(named).rows) < len(keys):
+            entries.refresh()  # others may have asked since
         there = set(np.array(keys)[entries.find(named).rows].tolist()) if keys else set()
         open_ = {one.key: one for one in questions if one.key not in there}
         if open_:

@@ -33,9 +33,11 @@ class Writer(ABC):
 
     Attributes:
         generator_id: names all that can change what is written, besides text, examples and draw.
+        keeps: whether what it wrote lies in the cache, where every writer of its id finds it.
     """
 
     generator_id: str
+    keeps: bool = False
 
     @abstractmethod
     def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
@@ -51,6 +53,20 @@ class Writer(ABC):
     def counters(self) -> Counters | None:
         """What a remote model was asked so far; None: there is none."""
         return None
+
+    @property
+    def workers(self) -> int | None:
+        """How many workers at once it can serve; None: any number."""
+        return None
+
+    def portion(self, _share: float, _at_once: int) -> Writer:
+        """The same writer for one of several workers.
+
+        Args:
+            _share: of all that they write, 0 to 1.
+            _at_once: how many write at once.
+        """
+        return self
 
 
 def simply(queries: list[str]) -> pa.Table:

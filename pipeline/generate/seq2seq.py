@@ -37,6 +37,9 @@ class Seq2SeqWriter(Writer):
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+        from darklode.pipeline.base.models.loading import fetch_model
+
+        fetch_model(self._settings)  # this may be another machine than the flow's
         logging: Any = import_module("transformers.utils").logging
         logging.disable_progress_bar()  # it would break into Darklode's own output
         found = locate(self._settings)

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Tables, key_of
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.memory.parts import default_root
+from darklode.pipeline.base.memory.parts import settled
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.spread import Pieces, Spread
+from darklode.pipeline.base.spread import Pieces, Spread, dealt
 from darklode.pipeline.judge.build import members
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.ledger import Ledger
@@ -84,9 +83,8 @@ def ask_ahead(tables: Tables, output: Output, settings: JudgeSettings, cache: Ca
         How many replies the ledger lacked, and has now.
     """
     judges = [one for one in members(settings) if isinstance(one, LedgerKind)]
-    settled = cache.model_copy(update={"root": cache.root or default_root()})
     done, total = Counter[str](), tables.rows("pool")
-    for pieces in spread(ask, _shards(tables, judges, settled, spread.places) if judges else []):
+    for pieces in spread(ask, _shards(tables, judges, settled(cache), spread.places) if judges else []):
         for piece in pieces:
             done.update(piece.to_pylist()[0])
             output.progress(done["pairs"], total, "asking on the cluster")
@@ -115,10 +113,9 @@ def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, 
     blocks = tables.sql(_BLOCKS).to_pylist()
     most = min((one.workers for one in judges if one.workers), default=places)
     count = min(len(blocks), SHARDS * places if places <= most else most)
-    ends = [len(blocks) * number // count for number in range(count + 1)] if count else [0]
     total = sum(one["pairs"] for one in blocks)
     shards = []
-    for first, last in pairwise(ends):
+    for first, last in dealt(len(blocks), count):
         mine = blocks[first:last]
         share = sum(one["pairs"] for one in mine) / total
         own = tuple(one.portion(cache, share, min(places, count)) for one in judges)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Output, Tables, key_of
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
-from darklode.pipeline.base.memory.parts import default_root
+from darklode.pipeline.base.memory.parts import settled
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hashed_queries
@@ -71,12 +71,11 @@ def embed_all(
         rows: chunks in a shard, about.
         spread: where the encoding is done.
     """
-    settled = cache.model_copy(update={"root": cache.root or default_root()})
     parts, texts, done = tables.parts("chunks"), tables.rows("chunks") + tables.rows("queries"), {}
     ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
     for name, encoder in encoders.items():
         done[name] = Work()
-        for result in spread(embed, [Embedding(tables, *cut, encoder, settled) for cut in ranges]):
+        for result in spread(embed, [Embedding(tables, *cut, encoder, settled(cache)) for cut in ranges]):
             for piece in result:
                 done[name] += Work(**piece.to_pylist()[0])
                 output.progress(done[name].texts, texts, _note(name, done[name]))

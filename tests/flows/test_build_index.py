@@ -1,6 +1,7 @@
 """build-index and update-index: the same bytes whatever was killed, and what a full fill would find."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from darklode.flows import build_index as flow
 from darklode.flows.build_index import build_index, update_index
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
+from darklode.pipeline.serve.vectors import stretch
 from darklode.pipeline.serve.vectors.library import from_bytes, one_thread, to_bytes
 from darklode.pipeline.serve.vectors.searcher import Searcher
 from helpers.adapted import TENANT, model_in
+from helpers.elsewhere import Elsewhere
 from helpers.indexed import IDS, clustered, copied, files_of, put_vectors, settings_in
 
 
@@ -50,6 +53,23 @@ def test_a_build_that_was_killed_gives_the_same_bytes(
     monkeypatch.setattr(flow, "run_step", run_step)
     build_index(*arguments)
     assert files_of(tmp_path / "index") == files_of(indexed / "index")
+
+
+@pytest.mark.parametrize("kind", ["ivfpq", "ivfpq_fastscan"])
+def test_codes_made_elsewhere_give_the_same_bytes(
+    indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(stretch, "BLOCK", 256)
+    source, model = str(indexed / "vectors.parquet"), str(indexed / "model")
+    settings = settings_in(indexed, kind=kind)
+    build_index(source, model, str(tmp_path / "here"), settings)
+    elsewhere = Elsewhere(Run(str(tmp_path / "far")).store, 2)
+    monkeypatch.setattr(flow, "spreading", lambda *_: nullcontext(elsewhere))
+    build_index(source, model, str(tmp_path / "far"), settings)
+    assert files_of(tmp_path / "far") == files_of(tmp_path / "here")
+    cuts = [(0, 255), (256, 767), (768, 1023), (1024, 1499)]
+    stages = ["semantic_ids", "index"]
+    assert elsewhere.names == [f"{stage} of texts {low} to {high}" for stage in stages for low, high in cuts]
 
 
 def test_what_stands_is_left_alone_and_what_is_missing_is_made_again(indexed: Path, tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def test_every_deployment_names_a_flow_and_parameters_that_it_takes() -> None:
         "compare-adapters/local",
         "train-towers/local",
         "run-laws/local",
+        "measure-entropy/local",
         "generate-queries/local",
         "build-index/local",
         "update-index/local",

@@ -31,6 +31,7 @@ def root_of(run: Run) -> Path:
 
 def test_each_labelled_positive_has_a_row_and_each_split_a_mean(source: Run) -> None:
     model = str(root_of(source) / "model")
+    measure_entropy(source.store.url, model)
     found = CliRunner().invoke(app, ["entropy", source.store.url, "--encoder", model, "--json"], catch_exceptions=False)
     rows, means = read(source, "contrastive_entropy"), json.loads(found.stdout)["contrastive_entropy_means"]
     assert len(rows) == sum(SIDES.values())

@@ -1,20 +1,27 @@
 """A build on a Ray cluster of two machines, with its run on S3: the same tables, also when one of them is lost."""
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.fs as pafs
 import pytest
+import yaml
 
+from darklode.flows.generate_queries import generate_queries
+from darklode.flows.measure_entropy import measure_entropy
 from darklode.flows.spreading import spreading
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.generate import writing
 from darklode.schemas.settings import RunnerSettings
+from helpers.adapted import build_to_adapt, model_in
 from helpers.commands import (
+    DARKLODE,
     Environment,
     SampleRun,
     build_command,
@@ -25,6 +32,7 @@ from helpers.commands import (
     wait_for,
 )
 from helpers.fake_chat import FakeChat
+from helpers.indexed import files_of, settings_in
 from helpers.ray_cluster import Cluster, cluster
 from helpers.s3_server import filesystem, held, s3_server
 
@@ -100,20 +108,20 @@ class Kill(NamedTuple):
     """When a worker is killed: in a stage, after another one is done and something is so."""
 
     stage: str
-    after: str
+    after: str = ""
     ready: Callable[[], bool] = lambda: True
 
 
 def run_with_kills(command: list[str], machines: Cluster, log: Path, kills: Sequence[Kill]) -> None:
     """Run a command to its end, and kill a worker in some stages; no shard of these ends before one is killed."""
-    places = {kill.stage: f"/progress/{kill.stage}/" for kill in kills}
+    places = {kill.stage: rf"/progress/{kill.stage}/.*-\d+\.parquet" for kill in kills}
     with log.open("wb") as output, held(*places.values()) as let_go:
         process = subprocess.Popen(command, env=machines.environment, stdout=output, stderr=output)
         try:
             for stage, after, ready in kills:
 
-                def come(line: str = f"✓ {after} ", ready: Callable[[], bool] = ready) -> bool:
-                    return (line in log.read_text() and ready()) or process.poll() is not None
+                def come(after: str = after, line: str = f"✓ {after} ", ready: Callable[[], bool] = ready) -> bool:
+                    return ((not after or line in log.read_text()) and ready()) or process.poll() is not None
 
                 wait_for(come, f"the moment after {after}", LONG)
                 assert process.poll() is None, log.read_text()
@@ -129,8 +137,10 @@ MANY_SHARDS = """
 import sys
 from darklode.flows import cli
 from darklode.pipeline.mine import pairs
+from darklode.pipeline.generate import writing
 from darklode.pipeline.mine.association import stage
 pairs.SHARD_QUERIES = stage.SHARD_QUERIES = 64
+writing.AT_ONCE = 32
 sys.argv = ["darklode", *sys.argv[1:]]
 sys.exit(cli.guarded())
 """
@@ -165,6 +175,92 @@ def test_killed_workers_change_no_row_and_lose_no_paid_reply(
         assert again <= IN_FLIGHT + IN_FLIGHT / 0.05  # under way, and what waited half a second for the ledger
         assert 1 < server.most_at_once <= IN_FLIGHT
     assert files(bucket, "tables", out) == tables_of(tmp_path / "here")
+    assert not files(bucket, "progress", out)
+
+
+class Writes(FakeChat):
+    """Asks with a text's first words, the other way round, and judges as ever."""
+
+    def _said(self, body: dict[str, Any], pair: str, *, wrong: bool) -> tuple[str, list[dict[str, Any]]]:
+        if "<chunk>" in pair:
+            return super()._said(body, pair, wrong=wrong)
+        words = pair.partition("<text>\n")[2].split()
+        return json.dumps({"query": f"{words[1]} {words[0]}"} if words else {"self_contained": True}), []
+
+
+GENERATING = {
+    "generate": {"kind": "llm", "round_trip": 3},
+    "clean": {"language": None},
+    "pool": {"retrievers": ["bm25", "character"]},
+}
+
+
+@pytest.mark.slow
+def test_queries_are_written_on_a_cluster_and_none_is_paid_for_twice(
+    machines: Cluster, bucket: pafs.FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is killed after some dozens of replies."""
+    source, out = build_to_adapt(tmp_path / "run").store.url, "s3://cluster/runs/generated"
+    monkeypatch.setattr(writing, "AT_ONCE", 32)
+    with Writes() as server:
+        judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_in_flight": IN_FLIGHT}
+        generate_queries(source, str(tmp_path / "here"), GENERATING | {"judge": judge})
+    with Writes(latency=0.05) as server:
+        given = GENERATING | {"judge": judge | {"base_url": server.url}, "cache": {"root": "s3://cluster/cache"}}
+        file = tmp_path / "settings.yaml"
+        file.write_text(yaml.safe_dump(given | {"runner": {"kind": "ray", "address": machines.address}}))
+        words = ["generate", source, "--out", out, "--config", str(file)]
+        writing_ = Kill("written_queries", "generation_texts", lambda: len(server.served) > 50)
+        run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", [writing_])
+        again = sum(server.served.values()) - len(server.served)
+        assert again <= IN_FLIGHT + IN_FLIGHT / 0.05
+        assert 1 < server.most_at_once <= IN_FLIGHT
+    made = tables_of(tmp_path / "here")
+    assert files(bucket, "tables", out) == made
+    assert any(name.startswith("triplets/") for name in made)
+    assert not files(bucket, "progress", out)
+
+
+def ray_words(machines: Cluster, cache: str) -> list[str]:
+    given = {"runner.kind": "ray", "runner.address": machines.address, "cache.root": f"s3://cluster/{cache}"}
+    return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.mark.slow
+def test_entropy_on_a_cluster_is_that_of_one_machine(
+    machines: Cluster, bucket: pafs.FileSystem, tmp_path: Path
+) -> None:
+    """A worker is killed while it encodes the texts or measures them."""
+    pytest.importorskip("sentence_transformers")
+    source, model = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model
+    pafs.copy_files(source.store.url, "cluster/runs/adapt", destination_filesystem=bucket)
+    measure_entropy(source.store.url, model)
+    command = [DARKLODE, "entropy", "s3://cluster/runs/adapt", "--encoder", model, *ray_words(machines, "cache")]
+    run_with_kills(command, machines, tmp_path / "log", [Kill("contrastive_entropy")])
+    assert files(bucket, "tables", "s3://cluster/runs/adapt") == tables_of(tmp_path / "run")
+    assert not files(bucket, "progress", "s3://cluster/runs/adapt")
+
+
+@pytest.mark.slow
+def test_an_index_made_on_a_cluster_is_that_of_one_machine(
+    machines: Cluster, bucket: pafs.FileSystem, indexed: Path, tmp_path: Path
+) -> None:
+    """A worker is killed while it gives texts their semantic ids, and while it codes vectors."""
+    out, settings = "s3://cluster/indexes/first", tmp_path / "settings.yaml"
+    settings.write_text(yaml.safe_dump(settings_in(indexed)))
+    words = [
+        "--encoder",
+        str(indexed / "model"),
+        "--out",
+        out,
+        "--config",
+        str(settings),
+        *ray_words(machines, "vectors"),
+    ]
+    kills = [Kill("semantic_ids", "semantic_codebooks"), Kill("index", "semantic_ids")]
+    run_with_kills([DARKLODE, "index", str(indexed / "vectors.parquet"), *words], machines, tmp_path / "log", kills)
+    made = files(bucket, "first", "s3://cluster/indexes")
+    assert {name: made[name] for name in files_of(indexed / "index")} == files_of(indexed / "index")
     assert not files(bucket, "progress", out)
 
 

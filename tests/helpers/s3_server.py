@@ -1,6 +1,7 @@
 """An S3 server on loopback; `s3_bucket` has a fixture with an empty bucket."""
 
 import http.client
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -53,20 +54,20 @@ def asked() -> Iterator[list[tuple[str, str]]]:
 
 
 @contextmanager
-def held(*parts: str) -> Iterator[Callable[[str], None]]:
-    """Keep who writes a file whose path has one of these parts waiting; yields what lets the writers of one go on."""
-    gates, answer = {part: Event() for part in parts}, DomainDispatcherApplication.__call__
+def held(*patterns: str) -> Iterator[Callable[[str], None]]:
+    """Keep who writes a file whose path matches one of these patterns waiting; yields what lets those of one go on."""
+    gates, answer = {pattern: Event() for pattern in patterns}, DomainDispatcherApplication.__call__
 
     def waiting(self: Any, environ: Any, start: Any) -> Any:
-        for part, gate in gates.items():
-            if environ["REQUEST_METHOD"] == "PUT" and part in environ["PATH_INFO"]:
+        for pattern, gate in gates.items():
+            if environ["REQUEST_METHOD"] == "PUT" and re.search(pattern, environ["PATH_INFO"]):
                 gate.wait()
         return answer(self, environ, start)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(DomainDispatcherApplication, "__call__", waiting)
         try:
-            yield lambda part: gates[part].set()
+            yield lambda pattern: gates[pattern].set()
         finally:
             for gate in gates.values():
                 gate.set()

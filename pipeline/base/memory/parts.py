@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import KeyIndex, Keys
+from darklode.schemas.settings import CacheSettings
 
 LOOKS = 20
 """So often parts may vanish while they are read, before it is given up."""
@@ -41,6 +42,11 @@ class Damaged(Exception):
 def default_root() -> str:
     """The user's cache folder for this platform, such as ~/.cache/darklode."""
     return str(platformdirs.user_cache_path("darklode"))
+
+
+def settled(cache: CacheSettings) -> CacheSettings:
+    """The same cache with its root spelled out: another machine's own would be another folder."""
+    return cache.model_copy(update={"root": cache.root or default_root()})
 
 
 class PartFiles:

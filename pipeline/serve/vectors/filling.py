@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.serve.vectors.given import Given
+from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.serve.vectors.given import Given, Kept
 from darklode.pipeline.serve.vectors.kinds import IndexKind
 from darklode.pipeline.serve.vectors.library import (
+    Bytes,
     Ints,
     among,
     codebook_of,
@@ -25,6 +28,7 @@ from darklode.pipeline.serve.vectors.library import (
     to_bytes,
 )
 from darklode.pipeline.serve.vectors.stored import UNIT, encoded
+from darklode.pipeline.serve.vectors.stretch import Stretch, stretches
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
 
@@ -63,7 +67,27 @@ def built_kind(settings: IndexSettings, total: int) -> IndexKind:
     return asked if total >= asked.LEAST else flat
 
 
-def fill(tables: Tables, output: Output, settings: IndexSettings, given: Given, place: Place, *, seed: int) -> None:
+@dataclass(frozen=True)
+class Coding(Stretch):
+    """A shard whose vectors are given codes.
+
+    Attributes:
+        store: has the fitted index below `progress`.
+    """
+
+    store: Store
+
+
+def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is worked on)
+    tables: Tables,
+    output: Output,
+    settings: IndexSettings,
+    given: Given,
+    place: Place,
+    spread: Spread = here,
+    *,
+    seed: int,
+) -> None:
     """Fit the index on a sample and fill it.
 
     Args:
@@ -72,6 +96,7 @@ def fill(tables: Tables, output: Output, settings: IndexSettings, given: Given, 
         settings: of the kind.
         given: the vectors.
         place: takes the files.
+        spread: where vectors are given codes, by a kind whose codes can be made apart from the index.
         seed: of the sample.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
@@ -80,11 +105,47 @@ def fill(tables: Tables, output: Output, settings: IndexSettings, given: Given, 
     chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.sample])
     with one_thread():
         index = kind.fitted(given.kept.take(hashes.take(pa.array(chosen))), len(numbers))
-        _add(index, given, hashes, numbers, output)
+        if spread is not here and kind.APART:
+            pieces = _codes(tables, given.kept, place.store, index, spread)
+            kind.add_codes(index, _numbered(pieces, numbers, output))
+        else:
+            _add(index, given, hashes, numbers, output)
     place.store.delete_folder(STORED)
     files = _store(place.store, given, hashes, numbers) if place.stores and kind.LOSSY else []
     _finish(place.store, output, index, kind, files)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
+
+
+def _codes(tables: Tables, kept: Kept, store: Store, index: Any, spread: Spread) -> Iterator[pa.Table]:
+    basis = codebook_of(index)
+    store.write(_fitted(basis), to_bytes(index))
+    every = [Coding(**vars(one), store=store) for one in stretches(tables, kept, FILL.name, basis, spread.places)]
+    return chain.from_iterable(spread(coded, every))
+
+
+def coded(shard: Coding) -> Pieces:
+    """The codes of each block of a shard."""
+    name = _fitted(shard.basis)
+    index = from_bytes(shard.store.read(name) or b"", shard.store.path(name))
+    with one_thread():
+        for block in shard.blocks():
+            codes = index.sa_encode(block)
+            kind, data = pa.binary(codes.shape[1]), pa.py_buffer(codes)
+            yield pa.table({"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), [None, data])})
+
+
+def _fitted(basis: str) -> str:
+    return f"progress/{FILL.name}/{basis}.faiss"
+
+
+def _numbered(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
+    done = 0
+    for piece in pieces:
+        codes = piece["code"].combine_chunks()
+        flat = np.frombuffer(codes.buffers()[1], np.uint8)[: len(codes) * codes.type.byte_width]
+        yield flat.reshape(len(codes), -1), numbers[done : done + len(codes)]
+        done += len(codes)
+        output.progress(done, len(numbers))
 
 
 def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: str, trained: str) -> None:

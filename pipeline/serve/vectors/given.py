@@ -19,10 +19,12 @@ from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.spread import Spread
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.serve.vectors.library import Floats
+from darklode.pipeline.train.encoding import Encoding, encode_ahead
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import CacheSettings
 
@@ -117,6 +119,10 @@ class Given(Protocol):
         """Identifies all that is read."""
         ...
 
+    def encode(self, stage: str, spread: Spread) -> None:
+        """Have the vectors made that the cache lacks, before a stage reads them, where there is room."""
+        ...
+
     def rows(self) -> pa.Table:
         """Rows of `ROWS`, ascending by text_id."""
         ...
@@ -178,6 +184,11 @@ class OfRun:
             ensure_cached(encoder, self.vectors.memory(), self.source.hashed(self.tenant))
         return self.vectors
 
+    def encode(self, stage: str, spread: Spread) -> None:
+        """See `Given`."""
+        texts = Encoding(self.source, self.tenant, self.vectors.encoder, self.vectors.cache, stage)
+        encode_ahead(texts, self._rows["content_hash"], spread)
+
     def words(self) -> Iterator[pa.Table]:
         """See `Given`."""
         for piece in self.source.texts(self.tenant):
@@ -238,6 +249,9 @@ class OfFile:
             twice = pc.value_counts(found["text_id"].combine_chunks()).to_pylist()
             raise InputError(f"{self.url}: text_id {max(twice, key=lambda one: one['counts'])['values']} comes twice")
         return found
+
+    def encode(self, stage: str, spread: Spread) -> None:
+        """See `Given`: reading the file puts them there."""
 
     def words(self) -> Iterator[pa.Table]:
         """See `Given`."""

@@ -16,6 +16,7 @@ from darklode.pipeline.base.errors import ArtifactError, MissingPart
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 POINTS = 39
 """Least vectors for each centre that is fitted: what faiss itself asks for."""

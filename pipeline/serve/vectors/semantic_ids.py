@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -9,10 +12,12 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.pipeline.serve.vectors import residual
 from darklode.pipeline.serve.vectors.given import Given
-from darklode.pipeline.serve.vectors.library import Ints
+from darklode.pipeline.serve.vectors.library import Floats, Ints
 from darklode.pipeline.serve.vectors.residual import Books, Codes
+from darklode.pipeline.serve.vectors.stretch import Stretch, stretches
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import INDEXED_TEXTS, SEMANTIC_CODEBOOKS, SEMANTIC_ID_LEVELS, SEMANTIC_IDS
 
@@ -29,7 +34,9 @@ COMPARED = 20_000
 """Texts, at most, whose codes by both fits are held against one another."""
 
 
-def codebooks(tables: Tables, output: Output, settings: SemanticIdSettings, given: Given, *, seed: int) -> None:
+def codebooks(
+    tables: Tables, output: Output, settings: SemanticIdSettings, given: Given, spread: Spread = here, *, seed: int
+) -> None:
     """Fit the centres twice, on other texts where there are enough: the first ones are in use. One unit a fit.
 
     Args:
@@ -37,8 +44,10 @@ def codebooks(tables: Tables, output: Output, settings: SemanticIdSettings, give
         output: takes `semantic_codebooks`.
         settings: levels, codes, sample and iterations.
         given: the vectors.
+        spread: where those are made that the cache lacks.
         seed: of the samples.
     """
+    given.encode(CODEBOOKS.name, spread)
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
     order = np.random.default_rng(seed).permutation(len(hashes))
     for fit in range(FITS):
@@ -53,17 +62,20 @@ def codebooks(tables: Tables, output: Output, settings: SemanticIdSettings, give
     output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centres, of two fits", rows))
 
 
-def semantic_ids(tables: Tables, output: Output, given: Given) -> None:
+def semantic_ids(tables: Tables, output: Output, given: Given, spread: Spread = here) -> None:
     """Give each text its codes, and say what the levels are worth.
 
     Args:
         tables: `indexed_texts` and `semantic_codebooks`.
         output: takes `semantic_ids` and `semantic_id_levels`.
         given: the vectors.
+        spread: where texts are given their codes.
     """
     texts = tables.read(INDEXED_TEXTS.name)
     books = _books(tables, 0)
-    codes, errors = _coded(given, texts["content_hash"], books, output)
+    shards = stretches(tables, given.kept, IDS.name, residual.name_of(books), spread.places)
+    pieces = chain.from_iterable(spread(coded, shards))
+    codes, errors = _gathered(pieces, len(texts), len(books), output)
     by_level = residual.groups(codes)
     apart = _disambiguated(by_level[-1], np.full(len(codes), -1))
     _write(output, texts, codes, apart, residual.name_of(books))
@@ -101,7 +113,8 @@ def updated_ids(tables: Tables, output: Output, given: Given, *, trained: str) -
     codes = np.empty((len(numbers), len(books)), np.int32)
     codes[old] = _matrix(before["codes"])[place[old]]
     came = pa.array(np.flatnonzero(~old))
-    codes[~old], errors = _coded(given, texts["content_hash"].take(came), books, output)
+    blocks = (block for _, block in given.kept.blocks(texts["content_hash"].take(came)))
+    codes[~old], errors = _gathered(_coded(blocks, books), len(came), len(books), output)
     by_level = residual.groups(codes)
     apart = _disambiguated(by_level[-1], np.where(old, before["disambiguation"].to_numpy()[place], -1))
     _write(output, texts, codes, apart, residual.name_of(books))
@@ -119,12 +132,26 @@ def _matrix(codes: pa.ChunkedArray) -> Codes:
     return np.asarray(flat, np.int32).reshape(len(codes), -1)
 
 
-def _coded(given: Given, hashes: pa.ChunkedArray, books: Books, output: Output) -> tuple[Codes, NDArray[np.float64]]:
-    codes, errors = np.empty((len(hashes), len(books)), np.int32), np.zeros(len(books))
-    for start, block in given.kept.blocks(hashes):
-        codes[start : start + len(block)], left = residual.coded(block, books)
-        errors += left
-        output.progress(start + len(block), len(hashes))
+def coded(shard: Stretch) -> Pieces:
+    """Two tables for each block of a shard: what each level left over, and the codes, text by text."""
+    yield from _coded(shard.blocks(), _books(shard.tables, 0))
+
+
+def _coded(blocks: Iterable[Floats], books: Books) -> Pieces:
+    for block in blocks:
+        codes, left = residual.coded(block, books)
+        yield pa.table({"left": left})
+        yield pa.table({"code": codes.ravel()})
+
+
+def _gathered(pieces: Iterator[pa.Table], texts: int, levels: int, output: Output) -> tuple[Codes, NDArray[np.float64]]:
+    codes, errors, done = np.empty((texts, levels), np.int32), np.zeros(levels), 0
+    for left, some in zip(pieces, pieces, strict=True):
+        block = some["code"].to_numpy().reshape(-1, levels)
+        codes[done : done + len(block)] = block
+        errors += left["left"].to_numpy()
+        done += len(block)
+        output.progress(done, texts)
     return codes, errors
 
 

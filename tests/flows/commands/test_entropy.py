@@ -6,25 +6,23 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from darklode.flows import measure_entropy
+from darklode.flows import launch, measure_entropy
 from darklode.flows.cli import app
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.schemas.law_tables import ENTROPY_MEANS
+from helpers.runs import put
 
 
-def test_options_reach_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_reach_the_measurement(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    mean = {"tenant": "acme", "split": "test", "encoder": "e", "temperature": 0.1, "mean": 1.25, "chance": 5.5}
+    put(run, ENTROPY_MEANS.name, pa.Table.from_pylist([mean | {"pairs": 1, "queries": 1}], ENTROPY_MEANS.schema))
     kept: list[tuple[Any, ...]] = []
-
-    class Measured:
-        def tables(self, _name: str) -> Any:
-            return self
-
-        def sql(self, _query: str) -> pa.Table:
-            return pa.table({"split": ["test"], "mean": [1.25]})
-
-    monkeypatch.setattr(measure_entropy, "measure_entropy", lambda *args: kept.append(args) or Measured())
-    words = ["entropy", "runs/a", "--encoder", "e", "--tenant", "acme", "--temperature", "0.1"]
-    found = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert kept == [("runs/a", "e", "acme", 0.1)]
+    monkeypatch.setattr(launch, "launch", lambda body, _reporter, *args: kept.append((body, *args)))
+    words = ["entropy", run.store.url, "--encoder", "e", "--tenant", "acme", "--temperature", "0.1"]
+    found = CliRunner().invoke(app, [*words, "--set", "runner.kind=ray"], catch_exceptions=False)
+    settings = {"runner": {"kind": "ray"}}
+    assert kept == [(measure_entropy.measure_entropy, run.store.url, "e", "acme", 0.1, settings)]
     assert "1.25" in found.stdout
 
 

@@ -21,7 +21,7 @@ def test_source_names_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     build_to_adapt(tmp_path / "run")
     seen: list[str] = []
 
-    def steps(_source: object, writer: object, settings: Settings) -> list[object]:
+    def steps(_source: object, writer: object, settings: Settings, _spread: object) -> list[object]:
         seen.append(settings.generate.kind)
         raise SettingsError(str(writer))
 

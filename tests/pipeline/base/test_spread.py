@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
-from darklode.pipeline.base.spread import Pieces, cuts, park, parked
+from darklode.pipeline.base.spread import Pieces, cuts, dealt, park, parked
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.schemas.pooling import PoolSettings
@@ -94,3 +94,13 @@ def test_work_without_a_result_is_always_done(run: Run) -> None:
 )
 def test_neighbours_go_together_as_far_as_there_is_room(sizes: list[int], ranges: list[tuple[int, int]]) -> None:
     assert cuts(sizes, 5) == ranges
+
+
+@pytest.mark.parametrize(
+    ("count", "shards", "cuts"),
+    [(0, 3, []), (2, 3, [(0, 1), (1, 2)]), (7, 3, [(0, 2), (2, 4), (4, 7)]), (4, 1, [(0, 4)])],
+)
+def test_things_are_dealt_in_their_order_and_nobody_gets_none(
+    count: int, shards: int, cuts: list[tuple[int, int]]
+) -> None:
+    assert dealt(count, shards) == cuts

@@ -13,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote import client
+from darklode.pipeline.base.spread import Spread, here
+from darklode.pipeline.generate import writing
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
 from darklode.pipeline.generate.port import ASKED
@@ -23,6 +26,7 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
 from helpers.commands import wait_for
+from helpers.elsewhere import Elsewhere
 from helpers.fake_chat import FAULTS, PROSE, FakeChat
 from helpers.runs import PYTHONPATH, documents, execute, put, read
 
@@ -47,7 +51,8 @@ class FakeWriter(FakeChat):
 
 
 def writer(server: FakeChat, root: Path, timeout: float = 120, **given: Any) -> LlmWriter:
-    judge = LlmSettings(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30)
+    asking = {name: given.pop(name) for name in ("max_in_flight", "token_limit") if name in given}
+    judge = LlmSettings(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30, **asking)
     return LlmWriter(LlmWriterSettings(**given), judge, str(root))
 
 
@@ -182,3 +187,47 @@ def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
 def test_replies_are_read() -> None:
     assert query_in('```json\n{"query": " a \\n b "}\n```') == "a b"
     assert alone_in('{"self_contained": false}') is False
+
+
+@pytest.fixture
+def many(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Texts of two tenants, in blocks of eight."""
+    monkeypatch.setattr(writing, "AT_ONCE", 8)
+    about = {"doc_id": "d", "position": 0, "start": 0, "end": 1, "title": None, "heading": None, "reached": False}
+    rows = [
+        about | {"tenant": one, "chunk_id": f"{one}{n:02}", "text": f"{one}{n} text", "content_hash": f"{n:032}"}
+        for one, count in (("a", 30), ("b", 5))
+        for n in range(count)
+    ]
+    for name in ("chunks", "generation_texts"):
+        put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    put(run, "real_queries", TABLES["real_queries"].empty())
+    return run
+
+
+def written_of(run: Run, by: LlmWriter, spread: Spread = here) -> list[dict[str, object]]:
+    execute(run, WRITE, lambda tables, output: write(tables, output, by, spread, seed=1))
+    return read(run, "written_queries")
+
+
+def test_asked_ahead_elsewhere_it_makes_no_call_of_its_own(many: Run, tmp_path: Path) -> None:
+    with FakeWriter() as calm:
+        whole = written_of(many, writer(calm, tmp_path / "calm"))
+    many.store.delete("manifests/written_queries.json")
+    with FakeWriter(latency=0.01) as server:
+        by = writer(server, tmp_path / "far", max_in_flight=4)
+        assert written_of(many, by, Elsewhere(many.store, 3, at_once=3)) == whole
+        assert set(server.served.values()) == {1}
+        assert (by.counters.calls, 1 < server.most_at_once <= 4) == (0, True)
+
+
+def test_a_limit_of_tokens_holds_over_all_workers(many: Run, tmp_path: Path) -> None:
+    with FakeWriter() as server:
+        limited = writer(server, tmp_path, max_in_flight=4, token_limit=12_000)
+        with pytest.raises(LimitReached, match=r"token_limit 12,000 would be exceeded"):
+            written_of(many, limited, Elsewhere(many.store, 3, at_once=3))
+        few = len(server.served)
+        assert few > 8
+        written_of(many, writer(server, tmp_path), Elsewhere(many.store, 3, at_once=3))
+        assert set(server.served.values()) == {1}
+        assert len(server.served) == 70 > few

@@ -7,12 +7,14 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.generate import writing
 from darklode.pipeline.generate.port import Writer, simply
 from darklode.pipeline.generate.texts import TEXTS, texts
 from darklode.pipeline.generate.writing import WRITE, write
 from darklode.pipeline.train.sources import Source
-from helpers.adapted import SIDES, build_to_adapt
+from helpers.adapted import SIDES, TENANT, build_to_adapt
+from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, read
 
 
@@ -46,8 +48,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return found
 
 
-def written(run: Run, writer: Writer) -> list[dict[str, object]]:
-    execute(run, WRITE, lambda tables, output: write(tables, output, writer, seed=13))
+def written(run: Run, writer: Writer, spread: Spread = here) -> list[dict[str, object]]:
+    execute(run, WRITE, lambda tables, output: write(tables, output, writer, spread, seed=13))
     return read(run, "written_queries")
 
 
@@ -67,3 +69,14 @@ def test_a_killed_writing_goes_on_with_the_next_unit(run: Run) -> None:
     after = Recorder()
     assert len(written(run, after)) == 20
     assert sum(len(ids) for ids, _ in after.seen) == 4, "two units of eight stood"
+
+
+def test_written_elsewhere_it_is_the_same_and_only_what_is_missing_goes_there(run: Run) -> None:
+    whole = written(run, Recorder())
+    run.store.delete("manifests/written_queries.json")
+    run.store.delete_folder("progress/written_queries")
+    with pytest.raises(KeyboardInterrupt):
+        written(run, Recorder(most=1))
+    elsewhere = Elsewhere(run.store, 4)
+    assert written(run, Recorder(), elsewhere) == whole
+    assert elsewhere.names == [f"write for {TENANT} from text {first} and 0 more blocks" for first in (8, 16)]

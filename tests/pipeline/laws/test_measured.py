@@ -1,11 +1,22 @@
 """Means of entropy: by split, with intervals over clusters and none of a single one."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.laws.measured import means
+from darklode.pipeline.base.artifacts import Output, Tables
+from darklode.pipeline.base.spread import Spread, here
+from darklode.pipeline.laws import measured
+from darklode.pipeline.laws.measured import ENTROPY_STAGE, System, entropies, means
+from darklode.pipeline.train import encoding
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
+from darklode.schemas.settings import CacheSettings
+from helpers.adapted import SIDES, base_for, model_in, of_tenants
+from helpers.elsewhere import Elsewhere
+from helpers.runs import execute
 
 
 def rows(entropy: list[float], group: list[str], split: list[str]) -> pa.Table:
@@ -32,3 +43,30 @@ def test_pairs_of_one_cluster_count_as_one_draw() -> None:
         means(rows(values, one, ["test"] * 400), 0).to_pylist()[0] for one in (group, [str(n) for n in range(400)])
     )
     assert together["high"] - together["low"] > 2 * (apart["high"] - apart["low"])
+
+
+def test_blocks_of_queries_elsewhere_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(measured, "QUERIES", 8)
+    monkeypatch.setattr(encoding, "SHARD_ROWS", 64)
+    run = of_tenants(tmp_path, {"acme": "red", "beta": "blue"})
+    model_in(tmp_path)
+
+    def contents(cache: str, spread: Spread) -> list[str]:
+        base = base_for(run, root=tmp_path)
+        system = System("tiny", replace(base, cache=CacheSettings(root=str(tmp_path / cache))), None, 0.05)
+
+        def work(_tables: Tables, output: Output) -> None:
+            entropies(base.sources[0], output, system, spread, tenants=["acme", "beta"], seed=7)
+
+        run.store.delete(f"manifests/{ENTROPY_STAGE.name}.json")
+        execute(run, ENTROPY_STAGE, work)
+        return [run.tables(name).content(name) for name in ENTROPY_STAGE.writes]
+
+    elsewhere = Elsewhere(run.store, 3)
+    assert contents("far", elsewhere) == contents("near", here)
+    assert all((tmp_path / name / "embeddings").is_dir() for name in ("far", "near"))
+    assert run.tables("contrastive_entropy").rows("contrastive_entropy") == 2 * sum(SIDES.values())
+    texts = [f"encode {one} texts {n} to {min(n + 63, 203)}" for one in ("acme", "beta") for n in range(0, 204, 64)]
+    cut = [(one, low, high - 1) for one in ("acme", "beta") for low, high in ((0, 24), (24, 48), (48, 68))]
+    assert elsewhere.names == [*texts, *(f"entropy of {one} queries {low} to {last}" for one, low, last in cut)]

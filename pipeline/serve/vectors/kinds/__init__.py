@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.serve.vectors.library import POINTS, Floats, Ints, faiss
+from darklode.pipeline.serve.vectors.library import POINTS, Bytes, Floats, Ints, faiss
 from darklode.schemas.serving import IndexSettings
 
 
@@ -20,11 +21,13 @@ class IndexKind(IndexSettings):
     Attributes:
         FORGETS: whether vectors can be taken out; where they cannot, a search leaves them out.
         LOSSY: whether it has codes in the place of vectors.
+        APART: whether codes can be made apart from the index that they are added to.
         LEAST: vectors that the kind is for; fewer are searched one by one, as `flat` does.
     """
 
     FORGETS: ClassVar[bool] = True
     LOSSY: ClassVar[bool] = False
+    APART: ClassVar[bool] = False
     LEAST: ClassVar[int] = 0
 
     @abstractmethod
@@ -38,6 +41,15 @@ class IndexKind(IndexSettings):
         Raises:
             SettingsError: the vectors' length does not go with the kind's settings.
         """
+
+    def add_codes(self, _index: Any, _pieces: Iterable[tuple[Bytes, Ints]]) -> None:
+        """Add codes that were made apart, which is to make of it what vectors in the same order make, to the byte.
+
+        Args:
+            _index: that `fitted` gave, empty.
+            _pieces: codes by `index.sa_encode`, shape (n, bytes), and the vectors' numbers.
+        """
+        raise NotImplementedError
 
     def efforts(self, _index: Any) -> list[int]:
         """How hard it may search, the least first; 0 where there is no choice."""
@@ -80,6 +92,7 @@ class CelledKind(IndexKind):
     """
 
     LOSSY: ClassVar[bool] = True
+    APART: ClassVar[bool] = True
     LEAST: ClassVar[int] = POINTS * 16
     BITS: ClassVar[int]
     QUICKER: ClassVar[int]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
 from darklode.pipeline.serve.vectors.kinds import CelledKind
-from darklode.pipeline.serve.vectors.library import POINTS
+from darklode.pipeline.serve.vectors.library import POINTS, Bytes, Ints, faiss
 
 
 class Ivfpq(CelledKind):
@@ -22,6 +23,13 @@ class Ivfpq(CelledKind):
         No polysemous training: faiss does it unless told not to, for minutes, and it is for another way to search.
         """
         return f"PQ{self.bytes}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
+
+    def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
+        """See `IndexKind`."""
+        cells = faiss().extract_index_ivf(index)
+        for codes, numbers in pieces:
+            cells.add_sa_codes(codes, numbers)
+        index.ntotal = cells.ntotal
 
 
 KIND = Ivfpq

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from darklode.pipeline.serve.vectors.kinds import CelledKind
-from darklode.pipeline.serve.vectors.library import Floats, Ints, faiss
+from darklode.pipeline.serve.vectors.library import Bytes, Floats, Ints, faiss
 
 
 class IvfpqFastscan(CelledKind):
@@ -26,6 +27,19 @@ class IvfpqFastscan(CelledKind):
     def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centres never lack vectors here)
         """See `CelledKind`. Without `r` faiss would code whole vectors, and find less."""
         return f"PQ{2 * self.bytes}x4fsr"
+
+    def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
+        """See `IndexKind`: lists of plain codes are laid out in blocks of 32 when all are there."""
+        library = faiss()
+        cells = library.downcast_index(library.extract_index_ivf(index))
+        plain = library.IndexIVFPQ(cells.quantizer, cells.d, cells.nlist, cells.M, self.BITS, cells.metric_type)
+        plain.pq, plain.by_residual, plain.is_trained = cells.pq, cells.by_residual, True
+        for codes, numbers in pieces:
+            plain.add_sa_codes(codes, numbers)
+        laid = library.IndexIVFPQFastScan(plain, cells.bbs)
+        laid.own_invlists = False
+        cells.replace_invlists(laid.invlists, True)
+        cells.ntotal = index.ntotal = plain.ntotal
 
     def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
         """See `IndexKind`."""

@@ -1,0 +1,60 @@
+"""Indexed texts that follow one another, as shards of what is done with their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from darklode.pipeline.base.artifacts import Tables, key_of
+from darklode.pipeline.base.spread import dealt
+from darklode.pipeline.serve.vectors.given import BLOCK, Kept
+from darklode.pipeline.serve.vectors.library import Floats
+from darklode.schemas.serving_tables import INDEXED_TEXTS
+
+SHARDS = 2
+"""For each place: one that is slow holds the others up less."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A shard: whole blocks of indexed texts.
+
+    Attributes:
+        tables: hold `indexed_texts`, and what the work reads besides.
+        kept: the vectors, at a root that all places reach.
+        stage: that the work is of.
+        basis: names what was fitted.
+        first, last: places of the texts; the last is left out.
+    """
+
+    tables: Tables
+    kept: Kept
+    stage: str
+    basis: str
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"{self.stage} of texts {self.first} to {self.last - 1}"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        given = (self.tables.content(INDEXED_TEXTS.name), self.kept.identity, self.basis, self.first, self.last)
+        return f"progress/{self.stage}/{key_of(*given)}"
+
+    def blocks(self) -> Iterator[Floats]:
+        """Vectors, shape (b, dimensions), in the order of the texts."""
+        hashes = self.tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
+        mine = hashes.slice(self.first, self.last - self.first)
+        return (block for _, block in self.kept.blocks(mine, BLOCK))
+
+
+def stretches(tables: Tables, kept: Kept, stage: str, basis: str, places: int) -> list[Stretch]:
+    """All texts, dealt to so many places."""
+    total = tables.rows(INDEXED_TEXTS.name)
+    blocks = -(-total // BLOCK)
+    shards = dealt(blocks, places if places == 1 else SHARDS * places)
+    return [Stretch(tables, kept, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards]
