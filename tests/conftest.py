@@ -23,6 +23,12 @@ hypothesis.settings.load_profile("darklode")
 pytest_plugins = ["helpers.browser", "helpers.flow_fixtures", "helpers.s3_bucket"]
 
 
+@pytest.hookimpl(trylast=True)  # after pytest-randomly
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The rooms of the pipeline last: theirs are the short files, which two processes end with at the same time."""
+    items.sort(key=lambda item: item.nodeid.startswith("tests/pipeline/"))
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(str(tmp_path / "run"))

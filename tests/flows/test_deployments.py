@@ -281,16 +281,40 @@ def own(site: Site, served: Environment, tmp_path_factory: pytest.TempPathFactor
     return file
 
 
-def test_a_settings_file_is_deployed_and_run_where_its_paths_are(site: Site, own: Path) -> None:
+def mined_days(out: str) -> list[str]:
+    return [str(day) for day in Run(out).tables().sql("SELECT DISTINCT date FROM click_evidence ORDER BY date")["date"]]
+
+
+def test_a_settings_file_is_deployed_and_its_nights_come_one_after_the_other(site: Site, own: Path) -> None:
     found = site.deployment("mine")
     assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in found["schedules"]] == [
         ("30 2 * * *", "Europe/Berlin")
     ]
     assert found["parameters"] == {"config": str(own)}
     assert found["global_concurrency_limit"]["limit"] == 1
-    done, flow_run = site.run("mine-logs/mine", first="2026-03-02", last="2026-03-03")
-    assert (done.code, flow_run["state"]["name"]) == (0, "Completed"), done
-    assert mined_days(str(own.parent / "runs" / "mined")) == ["2026-03-02", "2026-03-03"]
+    parameters = {"parameters": {"first": "2026-03-02", "last": "2026-03-03"}}
+    ids = [site.ask(f"/deployments/{found['id']}/create_flow_run", parameters)["id"] for _ in range(2)]
+    filters = {"flow_runs": {"id": {"any_": ids}}, "sort": "END_TIME_DESC"}
+
+    def over() -> bool:
+        return all(run["state"]["type"] in OVER for run in runs())
+
+    def runs() -> list[dict[str, Any]]:
+        return list(site.ask("/flow_runs/filter", filters))
+
+    wait_for(over, "two nights", 300)
+    later, sooner = runs()
+    assert [later["state"]["name"], sooner["state"]["name"]] == ["Completed", "Completed"]
+    assert sooner["end_time"] <= later["start_time"]
+    assert set(site.tasks(sooner).values()) == {"Completed"}
+    assert set(site.tasks(later).values()) == {"Cached"}
+    out = str(own.parent / "runs" / "mined")
+    assert mined_days(out) == ["2026-03-02", "2026-03-03"]
+
+    (shown,) = (one["data"] for one in site.artifacts(later).values())  # nothing ran: no bar
+    assert shown == operators(Run(out), Settings())
+    assert "## Triplets by source" in shown
+    assert "| 2026-03-02 |" in shown
 
 
 def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own: Path) -> None:
@@ -334,10 +358,6 @@ def test_without_a_server_it_says_how_to_start_one(alone: Environment, own: Path
 # mine-logs
 
 
-def mined_days(out: str) -> list[str]:
-    return [str(day) for day in Run(out).tables().sql("SELECT DISTINCT date FROM click_evidence ORDER BY date")["date"]]
-
-
 def test_nights_are_scheduled_one_at_a_time(site: Site) -> None:
     nightly = site.deployment("nightly")
     assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in nightly["schedules"]] == [
@@ -359,33 +379,6 @@ def test_nights_are_scheduled_one_at_a_time(site: Site) -> None:
     wait_for(scheduled, "the scheduler")
     assert all(time[10:19] == "T03:00:00" for time in due)
     assert len({time[:10] for time in due}) == len(due)
-
-
-def test_two_nights_of_a_deployment_come_one_after_the_other(site: Site, tmp_path: Path) -> None:
-    out = str(tmp_path / "run")
-    parameters = {"parameters": {"out": out, "first": "2026-03-02", "last": "2026-03-03"}}
-    nightly = site.deployment("nightly")["id"]
-    ids = [site.ask(f"/deployments/{nightly}/create_flow_run", parameters)["id"] for _ in range(2)]
-    filters = {"flow_runs": {"id": {"any_": ids}}, "sort": "END_TIME_DESC"}
-
-    def over() -> bool:
-        return all(run["state"]["type"] in OVER for run in runs())
-
-    def runs() -> list[dict[str, Any]]:
-        return list(site.ask("/flow_runs/filter", filters))
-
-    wait_for(over, "two nights", 300)
-    later, sooner = runs()
-    assert [later["state"]["name"], sooner["state"]["name"]] == ["Completed", "Completed"]
-    assert sooner["end_time"] <= later["start_time"]
-    assert set(site.tasks(sooner).values()) == {"Completed"}
-    assert set(site.tasks(later).values()) == {"Cached"}
-    assert mined_days(out) == ["2026-03-02", "2026-03-03"]
-
-    (shown,) = (one["data"] for one in site.artifacts(later).values())  # nothing ran: no bar
-    assert shown == operators(Run(out), Settings())
-    assert "## Triplets by source" in shown
-    assert "| 2026-03-02 |" in shown
 
 
 def test_a_backfill_reads_its_days(site: Site, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from darklode.pipeline.towers.dual.course import Trial, learn
 from darklode.pipeline.towers.dual.decoder import CONTENT, TITLE, is_causal
 from darklode.pipeline.towers.dual.stage import sample
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Towers
+from darklode.pipeline.towers.dual.towers import Floats, Towers
 from darklode.pipeline.train.loop import steady
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.tiny_bert import tiny_bert
@@ -33,16 +33,20 @@ FRESH = """
 import json, sys
 import numpy as np
 from sentence_transformers import SentenceTransformer
-loaded, texts = SentenceTransformer(sys.argv[1], device="cpu"), json.loads(sys.argv[2])
-documents, queries = loaded.encode_document(texts), loaded.encode_query(texts)
+texts, *folders = json.loads(sys.argv[1]), *sys.argv[2:]
+for folder in folders:
+    loaded = SentenceTransformer(folder, device="cpu")
+    np.savez(f"{folder}.npz", documents=loaded.encode_document(texts), queries=loaded.encode_query(texts))
 assert "darklode" not in sys.modules
-np.savez(sys.argv[3], documents=documents, queries=queries)
 """
 
 
 @pytest.fixture(scope="module", params=get_args(Family))
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformersSettings:
-    folder = tiny_decoder(tmp_path_factory.mktemp("decoder") / "model", request.param)
+    return settings_of(tiny_decoder(tmp_path_factory.mktemp("decoder") / "model", request.param))
+
+
+def settings_of(folder: Path) -> SentenceTransformersSettings:
     return SentenceTransformersSettings(model=str(folder), device="cpu", query_prompt="ask ", document_prompt="read ")
 
 
@@ -107,10 +111,9 @@ def test_what_is_cut_off_is_in_no_view_and_the_questions_stay(model: SentenceTra
     assert [row[-5:].tolist() for row in long["input_ids"]] == [tail, tail]
 
 
-@pytest.mark.parametrize(("model", "method"), [("Qwen2", "full"), ("Llama", "lora")], indirect=["model"])
-def test_what_learned_loads_without_darklode(
-    both: Trained, model: SentenceTransformersSettings, method: str, tmp_path: Path
-) -> None:
+def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[Floats, Floats]:
+    """Train a decoder and save it; what it makes of TEXTS as documents and as queries."""
+    model = settings_of(tiny_decoder(folder.with_name(family), family))
     with steady(1):
         dual = QUICK.model_copy(update={"steps": 4, "method": method})
         towers, tables = opened(model, method=method), both.out.tables()
@@ -121,12 +124,19 @@ def test_what_learned_loads_without_darklode(
         assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in course.looks[1:])
         wanted, asked = towers.encode(TEXTS, queries=False), towers.encode(TEXTS, queries=True)
         assert np.abs(wanted - before).max() > 1e-3
-        towers.served().save_pretrained(str(tmp_path / "towers"))
-    given = [sys.executable, "-c", FRESH, str(tmp_path / "towers"), json.dumps(TEXTS), str(tmp_path / "found.npz")]
+        towers.served().save_pretrained(str(folder))
+    return wanted, asked
+
+
+def test_what_learned_loads_without_darklode(both: Trained, tmp_path: Path) -> None:
+    methods: dict[Family, str] = {"Qwen2": "full", "Llama": "lora"}
+    made = {tmp_path / method: learned(both, family, method, tmp_path / method) for family, method in methods.items()}
+    given = [sys.executable, "-c", FRESH, json.dumps(TEXTS), *map(str, made)]
     subprocess.run(given, check=True, capture_output=True, cwd=tmp_path)
-    found = np.load(tmp_path / "found.npz")
-    np.testing.assert_allclose(found["documents"], wanted, atol=1e-5)
-    np.testing.assert_allclose(found["queries"], asked, atol=1e-5)
+    for folder, (documents, queries) in made.items():
+        found = np.load(f"{folder}.npz")
+        np.testing.assert_allclose(found["documents"], documents, atol=1e-5)
+        np.testing.assert_allclose(found["queries"], queries, atol=1e-5)
 
 
 def test_what_no_decoder_can_do(model: SentenceTransformersSettings) -> None:
