@@ -44,7 +44,11 @@ RATE = 5e-5
 
 def given_run(collection: Path, root: Path, least: int) -> Run:
     """The collection's labels as triplets, each with another query's text as its negative, and its documents."""
-    run = run_of(collection, root, least)
+    return with_negatives(run_of(collection, root, least))
+
+
+def with_negatives(run: Run) -> Run:
+    """A run of people's labels, each with another query's text as its negative, and its documents."""
     chunks, rows = run.tables("chunks").read("chunks"), run.tables("triplets").read("triplets").to_pylist()
     columns = {"tenant": chunks["tenant"], "doc_id": chunks["doc_id"], "title": chunks["title"], "text": chunks["text"]}
     columns |= {"source": pa.repeat("corpus", chunks.num_rows), "content_hash": chunks["content_hash"]}

@@ -19,7 +19,7 @@ from darklode.pipeline.base.spread import Pieces
 from darklode.pipeline.evaluate.measures import measured
 from darklode.pipeline.laws.entropy import Drawn, drawn
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.trainer import UNTRAINED, Tell, Trainer
+from darklode.pipeline.laws.trainer import UNTRAINED, Tell, Trained, Trainer
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.choice import ENOUGH
 from darklode.pipeline.train.cloze import inverse_cloze
@@ -180,18 +180,28 @@ class Bench:
         task = taught.learning_from(prefix(taught.train, cell.size, cell.number))
         found = trainer.trained(self, task, cell, tell) if cell.size else UNTRAINED
         seconds = time.perf_counter() - began
-        with trainer.searching(self, found) as (frozen, vectors):
-            lists = self.asked.ranking(frozen, vectors, DEPTH)
-            entropy = self.pairs.entropy(frozen, vectors, trainer.temperature).mean()
-        values = measured([lists], self.asked.labels, self.asked.ids.to_pylist(), MEASURES).mean(axis=0)
+        reached = self._begun if found.weights is None else self._reached(found)
         about = {"source": cell.source, "size": cell.size, "seed": cell.number}
         about |= {"chosen": found.chosen, "pairs": found.pairs}
         about |= {"encoder": self.desk.name, "parameters": self.desk.parameters}
         about |= {"trainer": self.desk.cells.trainer}
         about |= {"stopped": "validation" if self.chooses else "fixed steps"}
-        each = zip((ENTROPY, *MEASURES), (entropy, *values), strict=True)
-        rows = [about | {"measure": measure, "value": float(value)} for measure, value in each]
+        rows = [about | {"measure": measure, "value": value} for measure, value in reached.items()]
         return pa.Table.from_pylist(rows, schema=LAW_POINTS.schema), seconds
+
+    @cached_property
+    def _begun(self) -> dict[str, float]:
+        """What step 0 reaches, whatever a cell would have learned from."""
+        return self._reached(UNTRAINED)
+
+    def _reached(self, found: Trained) -> dict[str, float]:
+        """Each measure's mean over the test queries."""
+        trainer = self.desk.trainer
+        with trainer.searching(self, found) as (frozen, vectors):
+            lists = self.asked.ranking(frozen, vectors, DEPTH)
+            entropy = self.pairs.entropy(frozen, vectors, trainer.temperature).mean()
+        values = measured([lists], self.asked.labels, self.asked.ids.to_pylist(), MEASURES).mean(axis=0)
+        return dict(zip((ENTROPY, *MEASURES), map(float, (entropy, *values)), strict=True))
 
 
 def _teachers(frozen: Frozen, desk: Desk, generated: Mapping[str, Generated]) -> dict[str, Teacher]:

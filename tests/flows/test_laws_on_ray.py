@@ -1,13 +1,15 @@
-"""The grid of laws on a Ray cluster of two machines: the points of one machine, byte for byte."""
+"""The grid of laws on a Ray cluster of two machines: the points of one machine, byte for byte, whatever is trained."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from darklode.flows.run_laws import run_laws
 from darklode.pipeline.base.artifacts import Run
-from helpers.adapted import build_to_adapt, model_in
+from helpers.adapted import model_in
 from helpers.commands import DARKLODE, Environment, built, run_command
+from helpers.dual import build_with_documents
 from helpers.ray_cluster import cluster
 from helpers.runs import read
 
@@ -16,21 +18,32 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 ADAPT = {"method": "linear", "steps": 5, "learning_rates": [1e-3], "start": "base", "batch": 8}
 
 
+DUAL = {"steps": 3, "batch": 8, "nested": "[4,8]"}
+LAWS = {"sizes": "[10,20]", "sources": "[labels,shuffled]", "seeds": 2}
+
+
+def of(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {f"{section}.{name}": value for name, value in values.items()}
+
+
 def test_a_cluster_makes_the_same_points(served: Environment, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
-    source, encoder, out = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model, tmp_path / "laws"
-    here = Run(str(tmp_path / "here"))
-    grid = {"adapt": ADAPT, "laws": {"sizes": [10, 20], "sources": ["labels", "shuffled"], "seeds": 2}}
-    run_laws([source.store.url], [encoder], here.store.url, grid)
+    source, encoder = build_with_documents(tmp_path / "run"), model_in(tmp_path).model
+    for trainer in ("adapt", "towers"):
+        laws = {"trainer": trainer, "sizes": [10, 20], "sources": ["labels", "shuffled"], "seeds": 2}
+        grid = {"adapt": ADAPT, "dual": DUAL | {"nested": [4, 8]}, "laws": laws}
+        run_laws([source.store.url], [encoder], str(tmp_path / f"{trainer} here"), grid)
     with cluster(dict(served)) as machines:
-        told = {f"adapt.{name}": value for name, value in ADAPT.items()} | {"runner.kind": "ray"}
-        told |= {"runner.address": machines.client}
+        told = of("adapt", ADAPT) | of("dual", DUAL) | of("laws", LAWS)
+        told |= {"runner.kind": "ray", "runner.address": machines.client}
         words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
-        options = "--size 10 --size 20 --source labels --source shuffled --seeds 2".split()
-        command = [DARKLODE, "laws", "run", source.store.url, "--encoder", encoder, "--out", str(out), *options, *words]
-        built(command, machines.environment, run_command)
-    found = Run(str(out))
-    assert len(read(found, "law_points")) == 2 * 2 * 2 * 3
-    for name in ("law_points", "law_verdicts", "law_predictions"):
-        assert found.tables(name).content(name) == here.tables(name).content(name)
-    assert not [file for file in (out / "progress").rglob("*") if file.is_file()]
+        for trainer in ("adapt", "towers"):
+            out, trained = str(tmp_path / trainer), ["--set", f"laws.trainer={trainer}"]
+            command = [DARKLODE, "laws", "run", source.store.url, "--encoder", encoder, "--out", out, *words, *trained]
+            built(command, machines.environment, run_command)
+    for trainer in ("adapt", "towers"):
+        found, here = Run(str(tmp_path / trainer)), Run(str(tmp_path / f"{trainer} here"))
+        assert len(read(found, "law_points")) == 2 * 2 * 2 * 3
+        for name in ("law_points", "law_verdicts", "law_predictions"):
+            assert found.tables(name).content(name) == here.tables(name).content(name)
+        assert not [file for file in (tmp_path / trainer / "progress").rglob("*") if file.is_file()]
