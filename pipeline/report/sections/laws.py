@@ -149,7 +149,7 @@ SECTION = FigureSection(
         Figure(
             "law-next",
             "To label next",
-            "Drawn from the queries that nobody labelled: no order that was measured taught more.",
+            "Drawn from the queries that nobody labelled: no order that was measured is known to teach more.",
             asked(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
