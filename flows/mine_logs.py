@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from darklode.flows import tools
@@ -12,7 +13,7 @@ from darklode.flows.places import Place
 from darklode.flows.runs import place_for, record
 from darklode.flows.spreading import spreading
 from darklode.flows.steps import finish, run_step
-from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call, key_of
+from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call, key_of
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
@@ -30,7 +31,7 @@ from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.mine.planners.log import FIT_PLANNER, fit_planner
-from darklode.pipeline.mine.planners.port import PLAN_QUERIES, plan_queries
+from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Maker, plan_queries
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verify import VERIFY, verify
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
@@ -126,6 +127,7 @@ def steps(
     hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
     apart = given.split.by == "cluster_and_positives"
     history, planner = history_of(run, given), as_kind(given.planner, PlannerKind)
+    learned_spread = spread if planner.LEARNS else here  # a file lies on this machine alone, a server is asked by one
 
     def clicks_through() -> date | None:
         return None if given.click.model == "paper" else history.through()
@@ -189,7 +191,8 @@ def steps(
         ),
         Step(
             PLAN_QUERIES,
-            lambda: call(plan_queries, planner=planner.planner(history.learned("planner_terms"), given.cache)),
+            lambda: _planning(partial(planner.planner, history.learned("planner_terms"), given.cache), learned_spread),
+            unkeyed=("maker", "spread"),
         ),
         Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"), spread), unkeyed=("spread",)),
         Step(
@@ -255,6 +258,10 @@ def history_of(run: Run, settings: Settings) -> History:
         test_from=settings.mining.test_from,
         asked=lambda: asked_to_learn(run),
     )
+
+
+def _planning(maker: Maker, spread: Spread) -> StageCall:
+    return call(plan_queries, planner=maker(), maker=maker, spread=spread)
 
 
 def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but for the last)

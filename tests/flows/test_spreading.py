@@ -139,7 +139,8 @@ from darklode.flows import cli
 from darklode.pipeline.mine import pairs
 from darklode.pipeline.generate import writing
 from darklode.pipeline.mine.association import stage
-pairs.SHARD_QUERIES = stage.SHARD_QUERIES = 64
+from darklode.pipeline.mine.planners import port
+pairs.SHARD_QUERIES = stage.SHARD_QUERIES = port.SHARD_QUERIES = 64
 writing.AT_ONCE = 32
 sys.argv = ["darklode", *sys.argv[1:]]
 sys.exit(cli.guarded())
@@ -150,10 +151,15 @@ sys.exit(cli.guarded())
 def test_a_night_on_a_cluster_mines_the_same_pairs(
     machines: Cluster, bucket: pafs.FileSystem, mined_run: SampleRun, tmp_path: Path
 ) -> None:
-    """A worker is killed while it sums up a day, while it associates queries, and while it makes pairs."""
+    """A worker is killed while it sums up a day, plans queries, associates them, and makes pairs."""
     out = "s3://cluster/runs/mined"
     _, *words = mine_command(out, "--set", "runner.kind=ray", "--set", f"runner.address={machines.address}")
-    kills = [Kill("click_evidence", "click_model"), Kill("associate", "plan_queries"), Kill("mined_pairs", "relevance")]
+    kills = [
+        Kill("click_evidence", "click_model"),
+        Kill("plan_queries", "fit_planner"),
+        Kill("associate", "plan_queries"),
+        Kill("mined_pairs", "relevance"),
+    ]
     run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", kills)
     assert files(bucket, "tables", out) == tables_of(mined_run.folder)
     assert not files(bucket, "progress", out)

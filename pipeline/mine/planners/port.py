@@ -4,12 +4,15 @@ Terms are words that can be important: what queries and documents are compared b
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Protocol
 
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
+from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
 from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
@@ -110,19 +113,65 @@ PLAN_QUERIES = Stage("plan_queries", 2, ("log_queries",), ("query_terms",))
 QUERIES_AT_ONCE = 50_000
 
 
-def plan_queries(tables: Tables, output: Output, *, planner: Planner) -> None:
+SHARD_QUERIES = 1 << 12
+"""Queries in a shard, at least: each shard loads what the planner has learned."""
+
+SHARDS = 2
+"""For each place: one that is slow holds the others up less."""
+
+
+class Maker(Protocol):
+    """Makes the planner wherever that is; it can be pickled, as a planner need not."""
+
+    def __call__(self) -> Planner: ...
+
+
+@dataclass(frozen=True)
+class Planning:
+    """A shard: parts of `log_queries`, and who makes their planner."""
+
+    tables: Tables
+    parts: tuple[Part, ...]
+    maker: Maker
+    basis: str
+
+    @property
+    def name(self) -> str:
+        """See `Shard`."""
+        return f"plan {sum(part.rows for part in self.parts)} queries from {self.parts[0].day} on"
+
+    @property
+    def place(self) -> str:
+        """See `Shard`."""
+        return f"progress/{PLAN_QUERIES.name}/{key_of(self.basis, [part.sha256 for part in self.parts])}"
+
+
+def plan_queries(
+    tables: Tables, output: Output, *, planner: Planner, maker: Maker | None = None, spread: Spread = here
+) -> None:
     """Write the importance of each query's terms, by tenant and query; each part of `log_queries` is a unit.
 
     The planner sees the normal form, so that no spelling that comes later changes what a query's terms are.
 
     A part holds the queries of one date, so a night asks about its own; with another planner all are asked anew.
+
+    Args:
+        tables: holds `log_queries`.
+        output: takes `query_terms`.
+        planner: is asked.
+        maker: makes it elsewhere; None: it is asked here.
+        spread: where it is asked.
     """
     parts = tables.parts("log_queries")
+    bases = [key_of(part.sha256, planner.version) for part in parts]
+    missing = [part for part, basis in zip(parts, bases, strict=True) if not output.stands(part.sha256, basis)]
+    shards = _shards(tables, missing, maker, planner.version, spread.places) if maker and spread is not here else []
+    pieces = chain.from_iterable(spread(plan, shards)) if len(shards) > 1 else _terms(tables, missing, planner)
     planned = 0
-    for done, part in enumerate(parts):
-        with output.unit(part.sha256, basis=key_of(part.sha256, planner.version)) as unit:
+    for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
+        with output.unit(part.sha256, basis=basis) as unit:
             if not unit.done:
-                unit.facts["planned"] = _part(tables.part(part), output, planner)
+                unit.facts["planned"] = _write(islice(pieces, -(-part.rows // QUERIES_AT_ONCE)), output)
         planned += unit.facts["planned"]
         output.progress(done + 1, len(parts))
     queries = tables.rows("log_queries")
@@ -130,12 +179,30 @@ def plan_queries(tables: Tables, output: Output, *, planner: Planner) -> None:
     output.count(FunnelStep("plan_queries", "queries", queries, "queries", planned, dropped))
 
 
-def _part(queries: pa.Table, output: Output, planner: Planner) -> int:
+def plan(shard: Planning) -> Pieces:
+    """The terms of a shard's queries, part by part."""
+    return _terms(shard.tables, shard.parts, shard.maker())
+
+
+def _terms(tables: Tables, parts: Iterable[Part], planner: Planner) -> Pieces:
+    """Rows of `query_terms`, of so many queries of a part at once."""
+    for part in parts:
+        queries = tables.part(part)
+        for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
+            asked = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
+            yield planner.terms(asked.rename_columns(["tenant", "query_id", "text"]))
+
+
+def _shards(tables: Tables, parts: Sequence[Part], maker: Maker, basis: str, places: int) -> list[Planning]:
+    sizes = [part.rows for part in parts]
+    most = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
+    return [Planning(tables, tuple(parts[low:high]), maker, basis) for low, high in cuts(sizes, most)]
+
+
+def _write(pieces: Iterable[pa.Table], output: Output) -> int:
     """Write the terms of a part's queries; the number of queries that have any."""
     planned = 0
-    for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
-        asked = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
-        rows = planner.terms(asked.rename_columns(["tenant", "query_id", "text"]))
+    for rows in pieces:
         output.write("query_terms", rows)
         planned += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
     return planned

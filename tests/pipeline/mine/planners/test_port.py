@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.mine.planners import port
 from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Tokens, plan_queries, planned
 from helpers.daily_queries import give
+from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, read
 
 
@@ -72,3 +74,21 @@ def test_another_planner_is_asked_about_all(run: Run) -> None:
     plan(run, Counting())
     plan(run, other := Counting("other"))
     assert other.asked == ["reset key", "key"]
+
+
+def test_days_that_are_planned_elsewhere_have_the_same_terms(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port, "SHARD_QUERIES", 2)
+    monkeypatch.setattr(port, "QUERIES_AT_ONCE", 2)
+    days = [["reset key", "the", "lost card"], ["key"], ["old card", "new card"], ["the badge", "blue badge"]]
+    give(run, *days[:1])
+    plan(run, Counting())
+    give(run, *days)
+    elsewhere = Elsewhere(run.store, 2)
+    asked = {"planner": (planner := Counting()), "maker": Counting, "spread": elsewhere}
+    execute(run, PLAN_QUERIES, lambda tables, output: plan_queries(tables, output, **asked))  # type: ignore[arg-type]
+    there, parts = read(run, "query_terms"), [part.sha256 for part in run.tables("query_terms").parts("query_terms")]
+    assert (len(elsewhere.names), planner.asked) == (3, []), "the first day stood"
+    run.store.delete("manifests/plan_queries.json")
+    plan(run, Counting())
+    assert read(run, "query_terms") == there
+    assert [part.sha256 for part in run.tables("query_terms").parts("query_terms")] == parts
