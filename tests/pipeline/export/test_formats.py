@@ -25,9 +25,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def finished(tmp_path: Path) -> Run:
-    return finished_run(str(tmp_path / "run's [folder]"))
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that is exported, and left alone."""
+    return finished_run(str(tmp_path_factory.mktemp("finished") / "run's [folder]"))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """The same run of each tenant alone."""
+    return {one: finished_run(str(tmp_path_factory.mktemp("alone") / "run"), (one,)) for one in TENANTS}
 
 
 @pytest.mark.parametrize("name", EXPORTS.own())
@@ -224,17 +231,17 @@ def test_a_run_with_nothing_to_tell_apart_is_refused(split: str, where: str, fin
 
 
 @pytest.mark.parametrize("name", EXPORTS.own())
-def test_one_tenants_export_is_that_of_a_run_without_the_others(name: str, finished: Run, tmp_path: Path) -> None:
+def test_one_tenants_export_is_that_of_a_run_without_the_others(
+    name: str, finished: Run, alone: dict[str, Run], tmp_path: Path
+) -> None:
     for number, tenant in enumerate(TENANTS):
-        alone = finished_run(str(tmp_path / f"alone {number}"), (tenant,))
-        export(alone, name, tmp_path / f"expected {number}")
+        export(alone[tenant], name, tmp_path / f"expected {number}")
         export(finished, name, tmp_path / f"found {number}", tenant=tenant)
         assert contents(tmp_path / f"found {number}") == contents(tmp_path / f"expected {number}")
 
 
-def test_one_tenants_test_labels_are_withheld(finished: Run, tmp_path: Path) -> None:
-    alone = finished_run(str(tmp_path / "alone"), TENANTS[:1])
-    export(alone, "beir", tmp_path / "public", tmp_path / "kept")
+def test_one_tenants_test_labels_are_withheld(finished: Run, alone: dict[str, Run], tmp_path: Path) -> None:
+    export(alone[TENANTS[0]], "beir", tmp_path / "public", tmp_path / "kept")
     export(finished, "beir", tmp_path / "its public", tmp_path / "its kept", tenant=TENANTS[0])
     assert contents(tmp_path / "its public") == contents(tmp_path / "public")
     assert contents(tmp_path / "its kept") == contents(tmp_path / "kept")

@@ -46,9 +46,10 @@ LOADS = {
 }
 
 
-@pytest.fixture(params=["finished", "hostile", "random", "mined", "empty"])
-def any_run(request: pytest.FixtureRequest, run: Run) -> Run:
-    """A run of each kind."""
+@pytest.fixture(scope="module", params=["finished", "hostile", "random", "mined", "empty"])
+def any_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of each kind, which is only read."""
+    run = Run(str(tmp_path_factory.mktemp("any") / "run"))
     url = run.store.url
     if request.param == "finished":
         return finished_run(url)
@@ -61,8 +62,13 @@ def any_run(request: pytest.FixtureRequest, run: Run) -> Run:
     return run
 
 
-def test_the_page_is_well_formed_and_its_links_lead_somewhere(any_run: Run) -> None:
-    root = parsed(rendered(any_run))
+@pytest.fixture(scope="module")
+def any_page(any_run: Run) -> bytes:
+    return rendered(any_run)
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(any_page: bytes) -> None:
+    root = parsed(any_page)
     ids = [element.get("id") for element in root.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     links = [element.get("href", "") for element in root.iter("a")]
@@ -71,8 +77,8 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(any_run: Run) -> N
     assert {element.get("aria-labelledby") for element in root.iter("figure")} <= set(ids)
 
 
-def test_the_page_loads_nothing_and_its_policy_forbids_it(any_run: Run) -> None:
-    root = parsed(rendered(any_run))
+def test_the_page_loads_nothing_and_its_policy_forbids_it(any_page: bytes) -> None:
+    root = parsed(any_page)
     assert not LOADS & {element.tag for element in root.iter()}
     assert not {name for element in root.iter() for name in element.attrib} & {"src", "style", "srcset", "action"}
     assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
@@ -84,12 +90,11 @@ def test_the_page_loads_nothing_and_its_policy_forbids_it(any_run: Run) -> None:
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
-def test_the_same_run_gives_the_same_bytes(any_run: Run, tmp_path: Path) -> None:
-    first = rendered(any_run)
-    assert rendered(any_run) == first
+def test_the_same_run_gives_the_same_bytes(any_run: Run, any_page: bytes, tmp_path: Path) -> None:
+    assert rendered(any_run) == any_page
     if any_run.manifests():
         copy = shutil.copytree(any_run.store.url, tmp_path / "elsewhere" / Path(any_run.store.url).name)
-        assert rendered(Run(str(copy))) == first
+        assert rendered(Run(str(copy))) == any_page
 
 
 def test_texts_from_outside_stay_texts(run: Run) -> None:
