@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commands import Environment
 from helpers.runs import REPOSITORY
 
 EXAMPLE = REPOSITORY / "tests" / "plugin_example"
@@ -85,14 +86,16 @@ def test_what_is_wrong_is_said_as_of_any_kind(assignments: list[str], message: s
 
 
 @pytest.mark.server
-def test_the_command_builds_and_exports_with_them(installed: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_builds_and_exports_with_them(
+    installed: dict[str, str], served: Environment, tmp_path: Path
+) -> None:
     docs, queries = tmp_path / "docs.jsonl", tmp_path / "queries.jsonl"
     texts = ["rotate the signing secret of a webhook", "export invoices as a file", "reset a forgotten password"]
     docs.write_text("".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
     asked = ["rotate signing secret", "export invoices", "forgotten password reset"]
     queries.write_text("".join(json.dumps({"_id": f"q{n}", "text": text}) + "\n" for n, text in enumerate(asked)))
     chosen = [word for one in (*CHOSEN, "clean.keep_all=true") for word in ("--set", one)]
-    environment = installed | {"PREFECT_HOME": str(tmp_path / "prefect"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = dict(served) | {"PYTHONPATH": installed["PYTHONPATH"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
     out = str(tmp_path / "run")
     command = ["-m", "darklode", "build", "--docs", str(docs), "--queries", str(queries), "--out", out, *chosen]
     built = run(command, environment)
