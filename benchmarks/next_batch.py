@@ -89,7 +89,7 @@ ORDERS: dict[str, Callable[[Rows, np.random.Generator], Ints]] = {
     "clusters": lambda rows, draws: by(fresh_first(rows), rows["turn"], draws.random(len(rows["id"]))),
 }
 """How candidates stand in line. Clusters without a label come first, then each cluster in turn; the second order, which
-`laws plan` had, takes those first whose queries' lists differ most, the last one takes clusters as they are drawn."""
+`laws plan` has, takes those first whose queries' lists differ most, the last one takes clusters as they are drawn."""
 
 
 @dataclass(frozen=True)

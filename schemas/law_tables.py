@@ -259,6 +259,11 @@ NEXT_QUERIES = Table(
             QUERY_ID,
             field("query", pa.string(), "its text"),
             field("place", pa.int64(), "in the batch, from 1"),
+            field("reason", pa.string(), "its cluster has no label yet, or what is most disagreed about"),
+            field("cluster", pa.int64(), "of the runs' queries and all candidates together"),
+            field("cluster_labels", pa.int64(), "labelled queries to learn from in it"),
+            field("turn", pa.int64(), "which of its cluster's candidates it is, the most asked first"),
+            field("disagreement", pa.float64(), "mean of its cluster's queries, 0 to 1; null without any", null=True),
             field("count", pa.int64(), "how often it was asked, where a file or log says so"),
         ]
     ),

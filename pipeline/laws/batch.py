@@ -1,37 +1,52 @@
-"""Which queries to label next: drawn from those that nobody labelled.
-
-What a law of drawn queries says of more of them holds of a batch that is drawn, too. Queries of clusters without a
-label and queries that retrievers disagree about could not be told from drawn ones by what they teach
-(benchmarks/next_batch.py).
-"""
+"""Which queries to label next: of clusters without a label first, then where retrievers and judges disagree most."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import Relation, keep
 from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
 from darklode.pipeline.train.pairs import give_way
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.law_tables import NEXT_QUERIES
+from darklode.schemas.settings import CleanSettings
 
-READS = ("raw_queries", "rejects", "log_queries", "query_clusters")
+NEW, DISPUTED = "its cluster has no label", "its cluster is disputed"
+
+TOP = 10
+"""Of each retriever's list, for how far retrievers differ."""
+
+READS = ("rankings", "pool", "panel_verdicts", "raw_queries", "rejects", "log_queries", "query_clusters")
 """Tables of a run that are looked at besides those that are learned from; one that it lacks is empty."""
 
-# Of queries their side, as `give_way` asks for it: those held out, those labelled, and those to choose from. Of cluster
-# sampling's rejects the last are those that nothing kept stands for.
-BUILD = """
-    SELECT query_id, text, CASE
-               WHEN split <> 'train' THEN 'test'
-               WHEN query_id IN (SELECT query_id FROM qrels WHERE tenant = $tenant) THEN 'validation'
-               ELSE 'train' END AS split,
-           n_represented AS count
-    FROM queries WHERE tenant = $tenant
+# Of cluster sampling's rejects those that nothing kept stands for. Retrievers: 0, where all find the same, 1, where no
+# two find one chunk; judges: the share of pairs that a panel splits on, or how near probabilities are to one half.
+BUILD = f"""
+    WITH lists AS (
+        SELECT tenant, query_id, (count(DISTINCT chunk_id) * count(DISTINCT retriever) / count(*) - 1)
+               / (count(DISTINCT retriever) - 1) AS value
+        FROM rankings WHERE rank <= {TOP} GROUP BY tenant, query_id HAVING count(DISTINCT retriever) > 1
+    ), votes AS (
+        SELECT tenant, query_id, chunk_id, count(DISTINCT relevant) > 1 AS torn FROM panel_verdicts GROUP BY ALL
+    ), panel AS (SELECT tenant, query_id, avg(CAST(torn AS INTEGER)) AS value FROM votes GROUP BY ALL),
+    unsure AS (
+        SELECT tenant, query_id, avg(1 - abs(2 * probability - 1) ORDER BY chunk_id) AS value FROM verdicts
+        WHERE probability IS NOT NULL GROUP BY tenant, query_id
+    ), judged AS (
+        SELECT tenant, query_id, bool_or(relevance > 0) AS labelled FROM qrels GROUP BY tenant, query_id
+    )
+    SELECT query_id, text, split <> 'train' AS held, coalesce(labelled, false) AS labelled,
+           split = 'train' AND labelled IS NULL AS candidate, n_represented AS count,
+           greatest(lists.value, coalesce(panel.value, unsure.value)) AS disagreement
+    FROM queries LEFT JOIN judged USING (tenant, query_id) LEFT JOIN lists USING (tenant, query_id)
+    LEFT JOIN panel USING (tenant, query_id) LEFT JOIN unsure USING (tenant, query_id) WHERE tenant = $tenant
     UNION ALL
-    SELECT query_id, text, 'train', count FROM raw_queries SEMI JOIN (
+    SELECT query_id, text, false, false, true, count, NULL FROM raw_queries SEMI JOIN (
         SELECT tenant, id AS query_id FROM rejects
         WHERE "table" = 'queries' AND reason = 'cluster sampling' AND represented_by IS NULL
     ) USING (tenant, query_id) WHERE tenant = $tenant
@@ -39,40 +54,61 @@ BUILD = """
 """
 
 LOG = """
-    SELECT query_id, text, CASE
-               WHEN coalesce(split, '') <> 'train'
-                    OR query_id IN (SELECT query_id FROM mined_test WHERE tenant = $tenant) THEN 'test'
-               WHEN query_id IN (SELECT query_id FROM triplets WHERE tenant = $tenant) THEN 'validation'
-               ELSE 'train' END AS split,
-           1 AS count
-    FROM log_queries LEFT JOIN query_clusters USING (tenant, query_id) WHERE tenant = $tenant
-    ORDER BY query_id
+    SELECT query_id, text, held, labelled, NOT held AND NOT labelled AS candidate, 1 AS count,
+           CAST(NULL AS DOUBLE) AS disagreement
+    FROM (
+        SELECT query_id, text, coalesce(split, '') <> 'train' OR query_id IN (
+                   SELECT query_id FROM mined_test WHERE tenant = $tenant) AS held,
+               query_id IN (SELECT query_id FROM triplets WHERE tenant = $tenant) AS labelled
+        FROM log_queries LEFT JOIN query_clusters USING (tenant, query_id) WHERE tenant = $tenant
+    ) ORDER BY query_id
 """
 
-FILES = "SELECT query_id, text, 'train' AS split, count FROM raw_queries WHERE tenant = $tenant ORDER BY query_id"
+FILES = """
+    SELECT query_id, text, false AS held, false AS labelled, true AS candidate, count,
+           CAST(NULL AS DOUBLE) AS disagreement
+    FROM raw_queries WHERE tenant = $tenant ORDER BY query_id
+"""
 
 # The order decides which of equal texts stays: what a run has before what a file has.
-NUMBERED = "SELECT row_number() OVER () - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, * FROM given"
+NUMBERED = """
+    SELECT row_number() OVER () - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, *,
+           CASE WHEN held THEN 'test' WHEN candidate THEN 'train' ELSE 'validation' END AS split
+    FROM given
+"""
 
-# By a hash, so that what is labelled or comes in changes nothing in the order of the others.
-DRAWN = """
+CHOSEN = """
     WITH alike AS (
-        SELECT *, md5(concat_ws(':', CAST($seed AS BIGINT), lower(trim(text)))) AS draw,
-               row_number() OVER (PARTITION BY lower(trim(text)) ORDER BY n) AS copy,
+        SELECT *, row_number() OVER (PARTITION BY lower(trim(text)) ORDER BY n) AS copy,
                sum(count) OVER (PARTITION BY lower(trim(text))) AS asked
-        FROM {numbered} WHERE split = 'train' AND n NOT IN (FROM {near})
+        FROM {numbered} WHERE candidate AND n NOT IN (FROM {near})
+    ), clusters AS (
+        SELECT cluster, count(*) FILTER (labelled AND NOT held) AS labels,
+               avg(disagreement ORDER BY n) FILTER (NOT held) AS disagreement
+        FROM {numbered} JOIN clustered USING (n) GROUP BY cluster
+    ), turns AS (
+        SELECT a.tenant, a.query_id, a.text AS query, cluster, c.labels AS cluster_labels, c.disagreement,
+               CAST(asked AS BIGINT) AS count,
+               row_number() OVER (PARTITION BY cluster ORDER BY asked DESC, a.n) AS turn
+        FROM alike a JOIN clustered USING (n) JOIN clusters c USING (cluster) WHERE copy = 1
     )
-    SELECT tenant, query_id, text AS query, row_number() OVER (ORDER BY draw) AS place, CAST(asked AS BIGINT) AS count
-    FROM alike WHERE copy = 1 ORDER BY place
+    SELECT tenant, query_id, query,
+           row_number() OVER (
+               ORDER BY cluster_labels = 0 AND turn = 1 DESC, turn, disagreement DESC NULLS LAST, count DESC, query_id
+           ) AS place,
+           CASE WHEN cluster_labels = 0 THEN $fresh ELSE $disputed END AS reason,
+           CAST(cluster AS BIGINT) AS cluster, cluster_labels, turn, disagreement, count
+    FROM turns ORDER BY place
 """
 
 
 def next_queries(
     tables: Tables, output: Output, sources: Sequence[Source], *, tenant: str, size: int, seed: int
 ) -> int:
-    """Write the next batch: drawn from what the runs know and nobody labelled, and from the queries of files.
+    """Write the next batch: of every cluster without a label its most asked candidate, then by disagreement, by turns.
 
-    A candidate near to a labelled or a held-out query goes.
+    Candidates are what the runs know and nobody labelled, and the queries of files. Clusters are k-means over the
+    character n-grams of all queries together, as in cleaning. A candidate near to a labelled or a held-out query goes.
 
     Args:
         tables: holds `raw_queries`, those of files.
@@ -80,7 +116,7 @@ def next_queries(
         sources: the runs; none for a file of points.
         tenant: whose.
         size: at most so many.
-        seed: of the draw.
+        seed: of the clusters.
 
     Returns:
         How many candidates there are.
@@ -90,10 +126,11 @@ def next_queries(
         given.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
         connection.register("given", pa.concat_tables(given))
         numbered = keep(connection, NUMBERED, {"tenant": tenant})
+        connection.register("clustered", _clustered(connection, numbered, seed))
         near = give_way(connection, numbered)
-        drawn = DRAWN.format(numbered=numbered, near=near)
-        every = connection.sql(drawn, params={"seed": seed}).to_arrow_table()
-        (candidates,) = connection.sql(f"SELECT count(*) FILTER (split = 'train') FROM {numbered}").fetchall()[0]
+        named = {"fresh": NEW, "disputed": DISPUTED}
+        every = connection.sql(CHOSEN.format(numbered=numbered, near=near), params=named).to_arrow_table()
+        (candidates,) = connection.sql(f"SELECT count(*) FILTER (candidate) FROM {numbered}").fetchall()[0]
     rows = every.slice(0, size)
     output.write(NEXT_QUERIES.name, rows.cast(NEXT_QUERIES.schema))
     left = {"near to a labelled or held-out query, or said twice": int(candidates) - every.num_rows}
@@ -113,5 +150,15 @@ def _of_run(source: Source, tenant: str) -> pa.Table:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    kinds = (pa.string(), pa.string(), pa.string(), pa.int64())
+    kinds = (pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.bool_(), pa.int64(), pa.float64())
     return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
+
+
+def _clustered(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
+    """The cluster of each n."""
+    texts = connection.sql(f"SELECT text FROM {numbered} ORDER BY n").to_arrow_table()["text"].to_pylist()
+    found = []
+    if texts:
+        vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
+        found = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
+    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(found, pa.int64())})

@@ -58,7 +58,7 @@ COSTS = "SELECT item, value, low, high, basis FROM law_costs ORDER BY item"
 
 DEPTHS = "FROM depth_costs ORDER BY from_rank"
 
-BATCH = "SELECT place, query_id, query, count FROM next_queries"
+BATCH = "SELECT place, query_id, query, reason, cluster, cluster_labels, disagreement, count FROM next_queries"
 
 READING = f"""\
 Losses: a measure of which more is better stands as 1 − its value. The largest size is held out from each fit
@@ -81,9 +81,9 @@ positive as the ranks before them, if positives grow no denser with depth."""
 SHOWN = 30
 
 CHOOSING = f"""\
-Drawn from the queries that nobody labelled; the first {SHOWN} of `next_queries`, all of which stand in
-`next_queries.csv`. What a law says of more labels holds of drawn queries; no order that was measured is
-known to teach more."""
+The most asked query of each cluster without a label, then by disagreement of its cluster, cluster by cluster in turns;
+the first {SHOWN} of `next_queries`, all of which stand in `next_queries.csv`. This covers what is asked;
+what it teaches could not be told from what drawn queries teach, of which laws speak."""
 
 GIVEN = """\
 `adapt` moves queries alone; `towers` are both of `train-towers --stage 1`, so that texts are encoded anew by each cell.

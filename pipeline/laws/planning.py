@@ -56,7 +56,7 @@ def law_plan(tables: Tables, output: Output, known: Known, wanted: Wanted, *, ba
         known: of the runs.
         wanted: budget, target and prices.
         batch: queries to label next; None: as many as the budget buys, or as the leading law lacks.
-        seed: of the resamples, and of the queries drawn.
+        seed: of the resamples and clusters.
     """
     rows = tables.read(LAW_POINTS.name)
     took = spent(known.judged, known.models, seed)

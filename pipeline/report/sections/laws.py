@@ -149,7 +149,8 @@ SECTION = FigureSection(
         Figure(
             "law-next",
             "To label next",
-            "Drawn from the queries that nobody labelled: no order that was measured is known to teach more.",
+            "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns; what "
+            "it teaches could not be told from what drawn queries teach.",
             asked(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,

@@ -1,4 +1,4 @@
-"""The next batch: drawn from what nobody labelled; nothing near to what is labelled or held out."""
+"""The next batch: clusters without a label, then disputed ones; nothing near to what is labelled or held out."""
 
 from pathlib import Path
 
@@ -6,29 +6,23 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.laws.batch import next_queries
+from darklode.pipeline.laws.batch import DISPUTED, NEW, next_queries
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.tables import TABLES
 from helpers.planned import TENANT, built
 from helpers.runs import execute, put, read
 
 
-def batch(
-    folder: Path, size: int, files: list[dict[str, object]], run: Run | None = None, seed: int = 0
-) -> tuple[Run, int]:
+def batch(folder: Path, size: int, files: list[dict[str, object]], run: Run | None = None) -> tuple[Run, int]:
     out, found = Run(str(folder / "laws")), list[int]()
     put(out, "raw_queries", pa.Table.from_pylist(files, schema=TABLES["raw_queries"].schema))
     sources = [Source(run, 0, mined=False, text_characters=100)] if run else []
     execute(
         out,
         Stage("law_plan", 1, ("raw_queries",), ("next_queries",)),
-        lambda tables, output: found.append(next_queries(tables, output, sources, tenant=TENANT, size=size, seed=seed)),
+        lambda tables, output: found.append(next_queries(tables, output, sources, tenant=TENANT, size=size, seed=0)),
     )
     return out, found[0]
-
-
-def ids(out: Run) -> list[object]:
-    return [row["query_id"] for row in read(out, "next_queries")]
 
 
 @pytest.fixture
@@ -36,25 +30,30 @@ def of_run(tmp_path: Path) -> Run:
     return built(tmp_path / "run")
 
 
-def test_what_nobody_labelled_is_drawn_and_nothing_near_to_a_label(tmp_path: Path, of_run: Run) -> None:
-    out, candidates = batch(tmp_path / "a", 9, [], of_run)
+def test_clusters_without_labels_come_first_and_then_the_disputed_ones(tmp_path: Path, of_run: Run) -> None:
+    out, candidates = batch(tmp_path, 9, [], of_run)
     rows = read(out, "next_queries")
     assert candidates == len(rows) == 4
-    assert {row["query_id"]: row["count"] for row in rows} == {"left0": 1, "left1": 1, "left2": 9, "left3": 5}
+    assert [row["query_id"] for row in rows][:2] == ["left2", "left3"], "without a label, the most asked first"
+    assert [row["reason"] for row in rows][:2] == [NEW, NEW]
     assert [row["place"] for row in rows] == [1, 2, 3, 4]
-    orders = {tuple(ids(batch(tmp_path / f"{seed}", 9, [], of_run, seed)[0])) for seed in range(8)}
-    assert len(orders) > 1, "the seed draws"
+    assert "copied" not in {row["query_id"] for row in rows}, "it is near to a labelled one"
 
 
-def test_what_comes_in_leaves_the_order_of_the_others(tmp_path: Path, of_run: Run) -> None:
-    files = [
-        {"tenant": TENANT, "query_id": f"f{n}", "text": text, "timestamp": None, "count": 1}
-        for n, text in enumerate(("gpu driver crash", "printer offline", "vpn token expired"))
-    ]
-    before = ids(batch(tmp_path / "a", 9, [], of_run)[0])
-    after = ids(batch(tmp_path / "b", 9, files, of_run)[0])
-    assert len(after) == 7
-    assert [one for one in after if one in before] == before
+def test_disagreement_is_that_of_the_clusters_own_queries(
+    tmp_path: Path, of_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from darklode.pipeline.laws import batch as module
+
+    monkeypatch.setattr(module, "n_clusters", lambda _n, _settings: 4)
+    out, _ = batch(tmp_path, 9, [], of_run)
+    rows = {row["query_id"]: row for row in read(out, "next_queries")}
+    assert (rows["left1"]["disagreement"], rows["left1"]["reason"]) == (1.0, DISPUTED)
+    assert rows["left0"]["disagreement"] == 0.0
+    assert rows["left0"]["cluster_labels"]
+    assert rows["left2"]["disagreement"] is None
+    assert rows["left2"]["place"] == 1
+    assert rows["left1"]["place"] < rows["left0"]["place"]
 
 
 def test_queries_of_files_are_chosen_from_and_each_text_once(tmp_path: Path, of_run: Run) -> None:
