@@ -188,10 +188,12 @@ class Writes(FakeChat):
     """Asks with a text's first words, the other way round, and judges as ever."""
 
     def _said(self, body: dict[str, Any], pair: str, *, wrong: bool) -> tuple[str, list[dict[str, Any]]]:
-        if "<chunk>" in pair:
+        if "self_contained" in body["messages"][0]["content"]:
+            return json.dumps({"self_contained": True}), []
+        if "<text>" not in pair:
             return super()._said(body, pair, wrong=wrong)
         words = pair.partition("<text>\n")[2].split()
-        return json.dumps({"query": f"{words[1]} {words[0]}"} if words else {"self_contained": True}), []
+        return json.dumps({"query": f"{words[1]} {words[0]}"}), []
 
 
 GENERATING = {
@@ -212,7 +214,7 @@ def test_queries_are_written_on_a_cluster_and_none_is_paid_for_twice(
         judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_in_flight": IN_FLIGHT}
         generate_queries(source, str(tmp_path / "here"), GENERATING | {"judge": judge})
     with Writes(latency=0.05) as server:
-        given = GENERATING | {"judge": judge | {"base_url": server.url}, "cache": {"root": "s3://cluster/cache"}}
+        given = GENERATING | {"judge": judge | {"base_url": server.url}, "cache": {"root": "s3://cluster/written"}}
         file = tmp_path / "settings.yaml"
         file.write_text(yaml.safe_dump(given | {"runner": {"kind": "ray", "address": machines.address}}))
         words = ["generate", source, "--out", out, "--config", str(file)]
