@@ -6,8 +6,8 @@ NAMES = """
     quality neural_quality judge_quality local_judges learned_judge system_ranking bm25 encoding dense gpu_pooling
     judging adaptive adaptive_queries association lending clicks paper_mining splits nights day_gate
     year_of_nights review browse cost cleaning million recall_interval keyed_store evaluating damage adapt adapt_compare
-    head_trainer tenants encoder_trainer towers tower_starts adapt_memory laws laws_towers next_batch generated_slopes
-    serving serving_http stage_one stage_one_ablation tower_rows starts scaling packing streaming
+    head_trainer tenants encoder_trainer towers tower_starts adapt_memory laws laws_towers joint_law next_batch
+    generated_slopes serving serving_http stage_one stage_one_ablation tower_rows starts scaling packing streaming
 """.split()
 
 for name in NAMES:

@@ -98,6 +98,8 @@ def spending(out: Run) -> Rows:
     rows, found = out.tables("law_points").read("law_points"), []
     for measure_, source in groups(rows):
         points = points_of(rows, measure_, source)
+        if not points.value.all():
+            continue  # where a loss is 0 there is nothing to fit
         for form in (JOINT, ADDITIVE):
             one = fit(form, points)
             for budget in BUDGETS:
@@ -117,7 +119,8 @@ def spending(out: Run) -> Rows:
 def page(found: dict[str, dict[str, Any]]) -> str:
     """The page."""
     seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
-    parts = [f"# The joint law\n\n{machine()}. Processor seconds: {seconds}. {HEAD.steps} steps, the last kept."]
+    about = f"{machine()}. {HEAD.steps} steps, the last kept. Processor seconds of what did not lie there: {seconds}."
+    parts = [f"# The joint law\n\n{about}"]
     verdict = ["measure", "verdict", "form", "held out missed by", "why"]
     held = ["measure", "form", "AICc", "starts at the best", "held out missed by", "degenerate"]
     for name, one in found.items():
@@ -131,8 +134,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
 
 
 def measures(one: dict[str, Any]) -> list[str]:
-    """In the order of the verdicts."""
-    return [row["measure"] for row in one["law_verdicts"]]
+    """Those that a form was fitted to."""
+    return [row["measure"] for row in one["law_verdicts"] if row["form"]]
 
 
 def verdict_row(row: dict[str, Any]) -> list[str]:

@@ -38,6 +38,7 @@ from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.evaluate.measures import measured
+from darklode.pipeline.laws.adapting import Adapting
 from darklode.pipeline.laws.batch import next_queries
 from darklode.pipeline.laws.cell import Bench, Desk
 from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
@@ -119,7 +120,7 @@ class Place:
         out = Run(str(work / "pairs"))
         step = next(one for one in steps([base], Settings(adapt=HEAD)) if one.stage is PAIRS)
         out.execute(step.plan(out), step.work)
-        bench = Bench.of(Desk(out.tables(), base, HEAD, LawSettings(), 0))
+        bench = Bench.of(Desk(out.tables(), base, Adapting(HEAD), LawSettings(), 0))
         undivided = not (collections / name / "qrels" / "train.tsv").exists()
         asked = [one.partition("-")[0] if undivided else one for one in bench.asked.ids.to_pylist()]
         threads = np.unique(asked, return_inverse=True)[1].reshape(-1)

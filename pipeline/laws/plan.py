@@ -17,7 +17,7 @@ from darklode.pipeline.laws.bands import refits
 from darklode.pipeline.laws.costs import Spent
 from darklode.pipeline.laws.fit import RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
-from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Points
+from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Floats, Points
 from darklode.pipeline.laws.points import ENTROPY, FALLING
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found
 
@@ -176,9 +176,9 @@ class Law:
             said = "a law of labels and models: give --budget, a price of labels, and --per-gpu-hour or --per-parameter"
             return self.row("model and labels", said)
         model, size, loss = optimum(whole, wanted.budget, wanted.per_label, wanted.per_parameter)
-        beyond = size > FAR * whole.points.size.max() or model > FAR * whole.points.parameters.max()
+        near = _near(size, whole.points.size) and _near(model, whole.points.parameters)
         best = f"the budget is best spent on {model:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
-        return self.row("model and labels", best + (BEYOND if beyond else ""), amount=size, money=wanted.budget)
+        return self.row("model and labels", best + ("" if near else OUTSIDE), amount=size, money=wanted.budget)
 
     def _priced(self, amount: Ends) -> Row:
         names, price = ("", "_low", "_high"), self.wanted.per_label
@@ -197,6 +197,8 @@ class Law:
 
 
 BEYOND = "; this lies beyond four times what was measured: not to be trusted"
+
+OUTSIDE = "; this lies beyond four times, or below a quarter, of what was measured: not to be trusted"
 
 Ends = Sequence[float | None]
 """A figure, and the ends of its interval; none where it is more than a law can say."""
@@ -258,6 +260,10 @@ def optimum(one: Fit, budget: float, per_label: float, per_parameter: float) -> 
     best = float(minimize_scalar(loss, bounds=(-25, 25), method="bounded", options={"xatol": 1e-6}).x)
     place = split(1 / (1 + np.exp(-best)))
     return float(place.parameters[0]), float(place.size[0]), loss(best)
+
+
+def _near(value: float, measured: Floats) -> bool:
+    return bool(measured.min() / FAR <= value <= FAR * measured.max())
 
 
 def _value(loss: float, measure: str) -> float:

@@ -168,7 +168,7 @@ def _claim(found: Found, fitted: Points, beyond: Points) -> tuple[str, str]:
     if not width <= WIDE:
         return (
             UNKNOWN,
-            f"the prediction of the held-out size is known to {width:.0%} to a side only, {WIDE:.0%} is wanted",
+            f"the prediction of the held-out size is known to {width:.1%} to a side only, {WIDE:.0%} is wanted",
         )
     degenerate = "; ".join(best.form.ends(best.at, best.frame))
     return LAW, f"its constants are degenerate and not to be quoted: {degenerate}" if degenerate else ""

@@ -8,6 +8,7 @@ from darklode.pipeline.laws.costs import Model, Spent
 from darklode.pipeline.laws.fitting import Fit, fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, Form, Frame, Points
 from darklode.pipeline.laws.plan import Law, Wanted, at, needed, optimum, plans
+from darklode.pipeline.laws.verdict import Found
 from darklode.schemas.law_tables import LAW_POINTS
 from helpers.planned import found_of
 
@@ -123,3 +124,17 @@ def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
     assert whole is not None
     unpriced = Law("contrastive_entropy", "labels", laws["contrastive_entropy", "labels"], Wanted())
     assert "give --budget" in unpriced.both(whole)["said"]
+
+
+def test_an_optimum_without_labels_is_not_to_be_trusted() -> None:
+    size, model = (one.ravel() for one in np.meshgrid(np.geomspace(50, 800, 5), np.geomspace(2e6, 1e7, 4)))
+    points = Points(size, model, np.ones(20))
+    wanted = Wanted(budget=1000, per_label=0.6, per_parameter=1e-4)
+    said = []
+    for labels in (-0.5, -30.0):  # what labels lower, as a logarithm: much, and next to nothing
+        one = Fit(ADDITIVE, np.array([-1.0, 0.57, labels, 0.5, 0.03]), Frame.of(points), points, 0.0, 1, 1)
+        (row,) = [Law("loss", "labels", Found(points, size > 0, size > 0, points, size), wanted).both(one)]
+        said.append(row["said"])
+    assert "not to be trusted" not in said[0]
+    assert "and 0 labelled queries" in said[1]
+    assert "below a quarter" in said[1]

@@ -1,8 +1,11 @@
 """Which points are a law, and which are not: real curves that refuse to be one, and planted ones."""
 
+import re
+
 import numpy as np
 import pytest
 
+from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.fit import CHANCE
 from darklode.pipeline.laws.forms import Floats, Points
 from darklode.pipeline.laws.points import ENTROPY
@@ -87,3 +90,10 @@ def test_the_held_out_point_changes_no_claim() -> None:
 def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_model() -> None:
     size, model = np.array([1.0, 2, 1, 2]), np.array([5.0, 5, 9, 9])
     assert largest(Points(size, model, size)).tolist() == [False, True, True, True]
+
+
+def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdict, "WIDE", 0.001)
+    found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
+    assert found.verdict == UNKNOWN
+    assert re.search(r"known to [1-9]?\d\.\d% to a side only", found.reason)
