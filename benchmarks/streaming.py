@@ -1,9 +1,10 @@
 """Stages that read and write piece by piece, on made-up tables of three sizes: peak memory and processor seconds.
 
-    python -m benchmarks.streaming [--rows 300000 1000000 3000000] [--stages pool,ingest_logs]
+    python -m benchmarks.streaming [--rows 300000 1000000 3000000] [--stages pool,ingest_logs] [--limits 2GB 256MB]
 
 A process a size and stage. A day's log has so many impressions; pool reads as many ranked chunks; the mined triplets
-are made of as many pairs, over a tenth as many documents of 40 words. Writes benchmarks/results/streaming.md and
+are made of as many pairs, over a tenth as many documents of 40 words. Each is measured with what DuckDB may hold as it
+comes, and with less, so that it writes to disk what a larger job would. Writes benchmarks/results/streaming.md and
 streaming.json.
 """
 
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from benchmarks import click_log
 from benchmarks.report import machine, markdown_table, write
@@ -20,8 +23,9 @@ from benchmarks.scaling import Point, once, run_stage
 from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
 from darklode.flows.runs import record
-from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, tables
 from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.schemas.tables import TABLES
 
 LISTED, SHOWN = 420, 10
 RANKED = f"""
@@ -66,7 +70,7 @@ TEXTS = """
 
 def put(run: Run, table: str, sql: str, rows: int) -> None:
     """Give a run a table, as if a stage had written it."""
-    stage = Stage(f"given_{table}", 1, (), (table,))
+    stage = Stage(f"given_{table}", 1, (), TABLES[table].files)
 
     def work(_tables: Tables, output: Output) -> None:
         with scratch() as connection:
@@ -120,24 +124,29 @@ GIVEN: Mapping[Callable[[Path, int], None], tuple[Callable[..., list[Step]], tup
 }
 
 
+def _limited(limit: str, *given: Any) -> Point:
+    tables.MEMORY_LIMIT = limit
+    return run_stage(*given)
+
+
 def _fill(given: Callable[[Path, int], None], folder: Path, rows: int) -> Point:
     given(folder, rows)
     return {}
 
 
-def measured(sizes: list[int], wanted: set[str]) -> dict[str, dict[str, Point]]:
-    """Points by stage, then rows."""
-    found: dict[str, dict[str, Point]] = {}
+def measured(sizes: list[int], limits: list[str], wanted: set[str]) -> dict[str, dict[str, dict[str, Point]]]:
+    """Points by stage, DuckDB's limit and rows."""
+    found: dict[str, dict[str, dict[str, Point]]] = {}
     for given, (job, stages) in GIVEN.items():
         for rows in sizes if not wanted or wanted & set(stages) else ():
             with tempfile.TemporaryDirectory(prefix="darklode-streaming-") as place:
                 folder = Path(place)
                 once(_fill, given, folder, rows)
-                for name in stages:
-                    point = once(run_stage, job, (rows,), str(folder / "run"), name)
-                    found.setdefault(name, {})[str(rows)] = point
+                for name, limit in product(stages, limits):
+                    point = once(_limited, limit, job, (rows,), str(folder / "run"), name)
+                    found.setdefault(name, {}).setdefault(limit, {})[str(rows)] = point
                     took = f"{point['seconds']:>8.2f} s {point['megabytes']:>6.0f} MB"
-                    print(f"{name:<16} {rows:>11,} {took}", flush=True)
+                    print(f"{name:<16} {limit:>6} {rows:>11,} {took}", flush=True)
     return found
 
 
@@ -146,13 +155,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[300_000, 1_000_000, 3_000_000])
     parser.add_argument("--stages", default="")
+    parser.add_argument("--limits", nargs="+", default=[tables.MEMORY_LIMIT, "256MB"])
     asked = parser.parse_args()
-    found = measured(asked.rows, set(filter(None, asked.stages.split(","))))
-    head = ("stage", *(f"{rows:,} rows: MB" for rows in asked.rows), *(f"{rows:,}: s" for rows in asked.rows))
+    found = measured(asked.rows, asked.limits, set(filter(None, asked.stages.split(","))))
+    head = (
+        "stage",
+        "DuckDB's limit",
+        *(f"{rows:,} rows: MB" for rows in asked.rows),
+        *(f"{rows:,}: s" for rows in asked.rows),
+    )
     table = [
-        (name, *(f"{one['megabytes']:.0f}" for one in of.values()), *(f"{one['seconds']:.1f}" for one in of.values()))
-        for name, of in found.items()
-    ]
+        (name, limit, *(f"{point['megabytes']:.0f}" for point in of.values()),
+         *(f"{point['seconds']:.1f}" for point in of.values()))
+        for name, limits in found.items() for limit, of in limits.items()
+    ]  # fmt: skip
     write("streaming", f"# Stages piece by piece\n\n{machine()}\n\n{markdown_table(head, table)}", found)
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
-from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, view
 from darklode.pipeline.mine.days import chained, digests
 from darklode.pipeline.mine.tiers import LOTS, tier_of
@@ -26,6 +25,8 @@ MINED_TRIPLETS = Stage(
 )
 
 ROWS = 1 << 14
+"""Triplets whose texts are joined at a time: an order of ids costs memory, one of texts much more."""
+
 SPLITS = ("train", "validation", "test")
 
 TEXTS = """
@@ -81,23 +82,28 @@ LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP 
 NAME = "substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24)"
 
 JOINED = f"""
-    WITH asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN accepted USING (tenant, query_id))
+    WITH block AS (FROM accepted WHERE number >= $first AND number < $first + $rows),
+    asked AS (SELECT tenant, query_id, text AS query FROM log_queries SEMI JOIN block USING (tenant, query_id))
     SELECT {NAME} AS triplet_id,
            p.tenant, p.query_id, q.query, p.positive_id, d.text AS positive,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_id] END AS negative_ids,
            CASE WHEN n.text IS NULL THEN [] ELSE [n.text] END AS negatives, p.positive_score,
            CASE WHEN n.text IS NULL THEN [] ELSE [p.negative_score] END AS negative_scores,
            p.source, p.via_query_id, p.date,
-           {tier_of("p")} AS tier, p.split
-    FROM accepted p
+           {tier_of("p")} AS tier, p.split, p.number
+    FROM block p
     JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
     LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
 """
 
-ACCEPTED = "CREATE OR REPLACE TEMP TABLE accepted AS FROM weighed WHERE reason IS NULL"
+ACCEPTED = """
+    CREATE OR REPLACE TEMP TABLE accepted AS
+    SELECT *, row_number() OVER (ORDER BY tenant, source, query_id, positive_id) - 1 AS number
+    FROM weighed WHERE reason IS NULL
+"""
 
-IN_ORDER = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({JOINED}) ORDER BY tenant, source, query_id, positive_id"
+IN_ORDER = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({JOINED}) ORDER BY number"
 
 # The triplets that the days' files were given for these pairs.
 NAMES = f"""
@@ -213,7 +219,9 @@ def _weigh(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
 
 
 def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) -> Iterator[pa.Table]:
-    for some in pieces(connection, IN_ORDER, given, ROWS):
+    (total,) = connection.sql("SELECT count(*) FROM accepted").fetchall()[0]
+    for first in range(0, total, ROWS):
+        some = connection.sql(IN_ORDER, params={**given, "first": first, "rows": ROWS}).to_arrow_table()
         yield TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
 
 

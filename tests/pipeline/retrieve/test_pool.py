@@ -144,15 +144,30 @@ def test_no_lists_no_pool(run: Run) -> None:
     assert (read(run, "pool"), manifest.funnel[0].dropped) == ([], {"no candidate found": 2})
 
 
-def test_threads_and_the_order_of_rows_change_no_byte(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(darklode.pipeline.retrieve.pool, "PART_ROWS", 10_000)
+def many_lists() -> dict[tuple[str, str, str], list[str]]:
     chance, lists = random.Random(1), {}
     for query in range(150):
         base = [f"c{n}" for n in chance.sample(range(3_000), 200)]
         for number in range(7):
             lists["t", f"q{query}", f"r{number}"] = chance.sample(base, 150)
+    return lists
+
+
+def test_what_does_not_fit_into_memory_goes_to_disk_and_changes_no_byte(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = pooled(run, many_lists()).outputs
+    connect = duckdb.connect
+    monkeypatch.setattr("darklode.pipeline.base.artifacts.tables.MEMORY_LIMIT", "8MB")
+    monkeypatch.setattr(duckdb, "connect", lambda config: connect(config=config | {"threads": 1}))
+    assert pooled(run, many_lists()).outputs == usual
+
+
+def test_threads_and_the_order_of_rows_change_no_byte(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(darklode.pipeline.retrieve.pool, "PART_ROWS", 10_000)
+    lists = many_lists()
     connect, seen = duckdb.connect, []
     for threads in (1, 2, 5):
         monkeypatch.setattr(duckdb, "connect", lambda config, n=threads: connect(config=config | {"threads": n}))
