@@ -25,7 +25,7 @@ from darklode.schemas.law_tables import (
 
 FIT = Stage(
     "laws",
-    5,
+    6,
     (LAW_POINTS.name,),
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )

@@ -9,7 +9,7 @@
    ones, or by no less than "as the size before" misses it.
 7. Not identifiable yet, where the 95 % interval at the held-out point is wider than 5 % to a side.
 8. Otherwise a law is claimed, of the form with the lowest AICc. Now the held-out point is looked at: no law, where it
-   is missed by more than 3 %.
+   is missed by more than 3 %; where size and model vary, the largest model or the others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Found:
         held: which are held out.
         fits: of each form, to the others.
         chosen: that with the lowest AICc, if there is any.
-        error: how far it misses the held-out places, as a share; the mean over them.
+        error: how far it misses the held-out places, as a share; see `missed`.
         naive: how far "as the size before" misses them; NaN for several models.
         claimed: whether a law was claimed before they were looked at.
         places: every size and model.
@@ -144,9 +144,14 @@ def largest(points: Points) -> NDArray[np.bool_]:
 
 
 def missed(found: Fit, beyond: Points) -> float:
-    """How far a fit misses the means at places, as a share of them; the mean over the places."""
+    """How far a fit misses the means at places, as a share of them; the mean over the places.
+
+    Where size and model vary, the worse of two: over the places of the largest model, and over the others.
+    """
     places, means = mean_losses(beyond)
-    return float(np.abs(found.predict(places) / means - 1).mean()) if len(means) else float("nan")
+    off = np.abs(found.predict(places) / means - 1)
+    new = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
+    return max((float(off[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
 
 
 def _claim(found: Found, fitted: Points, beyond: Points) -> tuple[str, str]:

@@ -7,9 +7,10 @@ import pytest
 
 from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.fit import CHANCE
-from darklode.pipeline.laws.forms import Floats, Points
+from darklode.pipeline.laws.fitting import Fit
+from darklode.pipeline.laws.forms import ADDITIVE, Floats, Frame, Points
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, Found, judge, largest
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, Found, judge, largest, missed
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -97,3 +98,15 @@ def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPat
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
     assert found.verdict == UNKNOWN
     assert re.search(r"known to [1-9]?\d\.\d% to a side only", found.reason)
+
+
+def test_a_model_that_is_missed_is_not_hidden_by_sizes_that_are_not() -> None:
+    size, model = (one.ravel() for one in np.meshgrid(2.0 ** np.arange(5, 10), [2e6, 4e6, 8e6, 1.6e7]))
+    points = Points(size, model, np.ones(20))
+    whole = Fit(ADDITIVE, np.array([-1.0, 0.57, -0.5, 0.5, 0.03]), Frame.of(points), points, 0.0, 1, 1)
+    value = whole.predict(points)
+    value[model == model.max()] *= 1.04
+    beyond = points.with_values(value).take(largest(points))
+    assert missed(whole, beyond) == pytest.approx(1 - 1 / 1.04)
+    alone = points.with_values(value).take(model == model.min())
+    assert missed(whole, alone) == pytest.approx(0)
