@@ -242,13 +242,6 @@ def build_ladder(work: Path, found: Points) -> None:
         }
 
 
-def bm25_ladder(work: Path, found: Points) -> None:
-    """BM25 alone, on what the ladder of documents left."""
-    for size in SIZES["documents"]:
-        folder = work / f"documents-{size}"
-        _bm25(folder, str(folder / "run"), found)
-
-
 def _bm25(folder: Path, out: str, found: Points) -> None:
     for name in CHEAP:
         _retriever(folder, out, name, found)
@@ -414,7 +407,6 @@ LADDERS: Mapping[str, Callable[[Path, Points], None]] = {
     "mining": mine_ladder,
     "embed": embed_ladder,
     "documents": build_ladder,
-    "bm25": bm25_ladder,
     "costly": costly_ladder,
     "index": index_ladder,
 }

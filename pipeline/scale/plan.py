@@ -23,7 +23,10 @@ ASKED_IN_ONE = "search "
 
 LANGUAGE_MODEL = "judge llm"
 EMBED, EXACT = "embed", "search vectors"
-SPREAD = ("chunk", "embed", "fit ", "search ", "judge llm", "triplets", "click_evidence", "associate", "mined_pairs")
+SPREAD = (
+    "chunk", "embed", "fit ", "search ", "judge llm", "triplets",
+    "click_evidence", "plan_queries", "associate", "mined_pairs", "semantic_ids",
+)  # fmt: skip
 """Stages whose work for one tenant is spread over machines where `runner.kind` is ray; all others take a process."""
 
 Row = dict[str, Any]
