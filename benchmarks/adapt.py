@@ -117,15 +117,21 @@ def run_with(root: Path, given: Given, least: int) -> Run:
     places = {"position": [0] * n, "start": [0] * n, "end": [len(text) for *_, text in documents]}
     _put(run, "chunks", chunk | places | {"text": [text for *_, text in documents]})
     names = sorted(sides)
-    about = {"n_words": [1], "language": ["en"], "language_score": [1.0], "n_represented": [1]}
-    query = {"query_id": names, "text": [texts[one] for one in names], "split": [sides[one] for one in names]}
+    about: dict[str, list[Any]] = {"n_words": [1], "language": ["en"], "language_score": [1.0], "n_represented": [1]}
+    query: dict[str, list[Any]] = {
+        "query_id": names,
+        "text": [texts[one] for one in names],
+        "split": [sides[one] for one in names],
+    }
     query |= {name: values * len(names) for name, values in about.items()} | {"cluster_id": list(range(len(names)))}
     _put(run, "queries", query)
     columns = dict(zip(("query_id", "chunk_id", "relevance"), map(list, zip(*qrels, strict=True)), strict=True))
     _put(run, "qrels", columns, source="human")
     learned = [(one, text) for one, text, grade in qrels if grade >= least and sides[one] != "test"]
-    m, none = len(learned), [[]] * len(learned)
-    pairs = {"query_id": [one for one, _ in learned], "positive_id": [text for _, text in learned]}
+    m = len(learned)
+    none: list[list[str]] = [[]] * m
+    pairs: dict[str, list[Any]] = {"query_id": [one for one, _ in learned]}
+    pairs |= {"positive_id": [text for _, text in learned]}
     pairs |= {"triplet_id": [str(number) for number in range(m)], "split": [sides[one] for one, _ in learned]}
     pairs |= {"query": [texts[one] for one, _ in learned], "negative_ids": none, "negatives": none}
     _put(run, "triplets", pairs | {"negative_scores": none}, source="pooled", positive="")
@@ -136,7 +142,7 @@ def run_with(root: Path, given: Given, least: int) -> Run:
 def adapted(run: Run, root: Path, cache: str, method: str, seed: int) -> dict[str, Any]:
     """One method with one seed: its verdict, each test query's values, and what it took."""
     base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
-    settings = Settings(seed=seed, adapt=AdaptSettings(method=method))  # type: ignore[arg-type]
+    settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     out, took = Run(str(root)), 0.0
     for step in steps(base, settings):
         began = time.process_time()

@@ -31,7 +31,8 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 
 TEXTS, DIMENSIONS, PART = 1_000_000, 384, 50_000
@@ -44,7 +45,7 @@ EVERY = 0.01
 def unit(rows: int, draws: np.random.Generator) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Random vectors of length 1."""
     found = draws.standard_normal((rows, DIMENSIONS), np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
 
 
 def named(number: int) -> str:

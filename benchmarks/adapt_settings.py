@@ -33,7 +33,8 @@ from darklode.pipeline.train.sources import Source
 from darklode.pipeline.train.task import Questions, Task
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import CacheSettings, Settings, VectorSettings
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings, Settings
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 LORA: dict[str, Any] = {"method": "lora", "learning_rates": (3e-4,), "steps": 300}

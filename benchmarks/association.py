@@ -114,8 +114,12 @@ def given(queries: int, folder: Path) -> None:
     zipfian_log.save(queries, folder)
     run = Run(str(folder / "run"))
     for name in ("log_queries", "query_terms"):
-        stage = Stage(f"given_{name}", 1, (), (name,))
-        run.execute(run.plan(stage, {}), lambda _tables, output, name=name: zipfian_log.parts(folder, name, output))
+        _put(run, folder, name)
+
+
+def _put(run: Run, folder: Path, name: str) -> None:
+    stage = Stage(f"given_{name}", 1, (), (name,))
+    run.execute(run.plan(stage, {}), lambda _tables, output: zipfian_log.parts(folder, name, output))
 
 
 def main() -> None:

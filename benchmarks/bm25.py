@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -128,15 +129,14 @@ def rates(searches: dict[str, Search], queries: list[str]) -> dict[str, dict[str
     """Queries per second by system and depth, all systems taking turns."""
     found: dict[str, dict[str, float]] = {system: {} for system in searches}
     for system, search in searches.items():
-        found[system]["first query s"] = seconds(lambda run=search: run(queries[:1], DEPTHS[0]))
+        found[system]["first query s"] = seconds(partial(search, queries[:1], DEPTHS[0]))
     for depth in DEPTHS:
         taken: dict[str, list[float]] = {system: [] for system in searches}
         for repeat in range(REPEATS):
             for system, search in searches.items():
                 few = RANK_QUERIES if system == "rank-bm25" else len(queries)
                 if few == len(queries) or repeat == 0:
-                    spent = seconds(lambda run=search, n=few: run(queries[:n], depth))  # noqa: B023
-                    taken[system].append(spent / few)
+                    taken[system].append(seconds(partial(search, queries[:few], depth)) / few)
         for system, spent in taken.items():
             found[system][f"top {depth}"] = 1 / median(spent)
     return found

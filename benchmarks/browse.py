@@ -16,6 +16,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -202,14 +203,14 @@ def searches(run: Run) -> list[Search]:
     return [plain, Search("bm25s", ready, _median(ask))]
 
 
-def _median(ask: object) -> float:
-    return float(np.median([timed(ask)[0] for _ in range(ROUNDS)]) * 1000)  # type: ignore[arg-type]
+def _median(ask: Callable[[], str]) -> float:
+    return float(np.median([timed(ask)[0] for _ in range(ROUNDS)]) * 1000)
 
 
 def measure(run: Run) -> Figures:
     """Serve the run and ask."""
     tables = run.tables("queries", "pool", "rankings", "chunks")
-    sizes = [tables.rows(name) for name in ("queries", "pool", "rankings", "chunks")]
+    sizes = tables.rows("queries"), tables.rows("pool"), tables.rows("rankings"), tables.rows("chunks")
     with serving(run, "browse") as served:
         times, cpu = asked(served)
         start, megabytes = served.seconds, served.megabytes()

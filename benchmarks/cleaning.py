@@ -143,7 +143,7 @@ def _identified(log: Log) -> np.ndarray[Any, Any]:
     from darklode.pipeline.prepare.language import identified
 
     names, scores = identified(pa.array(log.english + log.foreign))
-    return (np.array(names.to_pylist()) != "en") & (scores >= BEFORE)
+    return np.asarray((np.array(names.to_pylist()) != "en") & (scores >= BEFORE))
 
 
 def _dropped(log: Log) -> np.ndarray[Any, Any]:

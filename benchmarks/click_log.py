@@ -83,7 +83,7 @@ def write_day(folder: Path, number: int, searches: int) -> int:
     place = folder / f"date={FIRST + timedelta(number)}" / "impressions.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, place, compression="zstd")
-    return table.num_rows
+    return len(table)
 
 
 def write_documents(file: Path) -> None:

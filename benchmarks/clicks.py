@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.made_users import SHOWN, USERS, World, clicks_of_a_search
 from benchmarks.report import machine, markdown_table, write
-from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.relations import keep
 from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
 from darklode.pipeline.mine.evidence import EVIDENCE, evidence
@@ -73,10 +73,10 @@ def learned(log: pa.Table, model: str, folder: Path) -> Run:
     run, click, logs = Run(str(folder)), ClickSettings.model_validate({"model": model}), LogSettings()
     given = Stage("given", 1, (), ("impressions", "relevance_evidence", "log_queries"))
 
-    def fill(_tables: object, output: object) -> None:
-        output.write("impressions", log)  # type: ignore[attr-defined]
+    def fill(_tables: Tables, output: Output) -> None:
+        output.write("impressions", log)
         for empty in given.writes[1:]:
-            output.write(empty, TABLES[empty].empty())  # type: ignore[attr-defined]
+            output.write(empty, TABLES[empty].empty())
 
     run.execute(run.plan(given, {}), fill)
     day, tables = date(1970, 1, 1), run.tables("impressions")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,8 @@ def level(number: int, chance: Rng) -> float:
     """A day's searches, relative to the first Monday's."""
     weekday = (FIRST + timedelta(number)).weekday()
     share = 1.0 if weekday < 5 else WEEKEND[weekday - 5]
-    return share * (1 + GROWTH) ** (number / 7) * float(np.exp(chance.normal(0, UNEVEN)))
+    trend: float = (1 + GROWTH) ** (number / 7)
+    return share * trend * float(np.exp(chance.normal(0, UNEVEN)))
 
 
 def sample_log(impressions: pa.Table) -> Log:
@@ -265,7 +267,7 @@ def main() -> None:
     write("day_gate", _markdown(figures, limit), figures)
 
 
-def _markdown(figures: Mapping[str, Mapping[str, object]], limit: float) -> str:
+def _markdown(figures: Mapping[str, Mapping[str, Any]], limit: float) -> str:
     names = ("nights", "held", "median", "99 %", "most")
     rows = [(log, *(f"{one[name]:g}" for name in names)) for log, one in figures.items()]
     lines = ["# Days of a log that are held back", machine(), f"A day is held beyond a distance of {limit:g}."]

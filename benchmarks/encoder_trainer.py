@@ -71,7 +71,7 @@ def plainly(task: Task, settings: AdaptSettings) -> float:
             adapted = functional.normalize(encoder.loaded(encoder.features(texts))["sentence_embedding"], dim=1)
             loss = functional.cross_entropy(adapted @ vectors.T / 0.1, torch.arange(len(pairs)))
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(list(encoder.parameters()), 1.0)
             optimiser.step()
     return STEPS / (time.process_time() - began)
@@ -89,7 +89,7 @@ def speed(base: Base, scratch: str) -> dict[str, tuple[float, float]]:
     found = {}
     for method in ("full", "lora"):
         for batch in (16, 64):
-            given = AdaptSettings(method=method, steps=STEPS, batch=batch, refresh_steps=10 * STEPS)  # type: ignore[arg-type]
+            given = AdaptSettings(method=method, steps=STEPS, batch=batch, refresh_steps=10 * STEPS)
             found[f"{method}, {batch} queries a step"] = plainly(task, given), by_the_trainer(task, given)
             print(method, batch, found[f"{method}, {batch} queries a step"], flush=True)
     return found
@@ -97,7 +97,7 @@ def speed(base: Base, scratch: str) -> dict[str, tuple[float, float]]:
 
 def lift(base: Base, scratch: str, method: str) -> dict[str, Any]:
     """One method with one seed, through all stages: what it reached, by part of the test queries."""
-    settings = Settings(adapt=AdaptSettings(method=method, **LIFT))  # type: ignore[arg-type]
+    settings = Settings(adapt=AdaptSettings(method=method, **LIFT))
     out, took = Run(f"{scratch}/{method}"), 0.0
     for step in steps(base, settings):
         began = time.process_time()

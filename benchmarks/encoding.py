@@ -44,7 +44,10 @@ def main() -> None:
     folder = str(get_model_path())
     bare = SentenceTransformer(folder, device="cpu", local_files_only=True)
     ours = SentenceTransformersEncoder(Settings(model=folder, device="cpu"))
-    calls = {"model.encode": lambda: bare.encode(texts), "encoder": lambda: ours.encode_documents(texts)}
+    calls: dict[str, Callable[[], object]] = {
+        "model.encode": lambda: bare.encode(texts),
+        "encoder": lambda: ours.encode_documents(texts),
+    }
     for encode in calls.values():
         encode()
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}

@@ -58,8 +58,12 @@ def run_of(folder: Path, root: Path) -> Run:
     n, ids = len(documents), [name for name, _, _ in documents]
     chunk = {"chunk_id": ids, "doc_id": ids, "title": [title for _, title, _ in documents], "content_hash": hashes}
     places = {"position": [0] * n, "start": [0] * n, "end": [len(text) for *_, text in documents]}
-    query = {"query_id": right, "text": [texts[one] for one in right], "split": ["test"] * len(right)}
-    about = {"n_words": [1], "language": ["en"], "language_score": [1.0], "n_represented": [1]}
+    query: dict[str, list[Any]] = {
+        "query_id": right,
+        "text": [texts[one] for one in right],
+        "split": ["test"] * len(right),
+    }
+    about: dict[str, list[Any]] = {"n_words": [1], "language": ["en"], "language_score": [1.0], "n_represented": [1]}
     query |= {name: values * len(right) for name, values in about.items()} | {"cluster_id": list(range(len(right)))}
     columns = zip(*[one for one in qrels if one[0] in set(right)], strict=True)
     _put(run, "chunks", chunk | places | {"text": [text for *_, text in documents]})

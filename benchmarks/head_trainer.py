@@ -28,7 +28,7 @@ TEXTS, QUERIES, DIMENSIONS, NEGATIVES, STEPS = 8_690, 2_278, 384, 8, 300
 def unit(rows: int, draws: np.random.Generator) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Vectors of length 1, at random: only the time is looked at."""
     found = draws.standard_normal((rows, DIMENSIONS))
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
 
 
 class Vectors(nn.Module):
@@ -46,7 +46,10 @@ class Vectors(nn.Module):
         """The loss of a batch of row numbers."""
         rows = labels.numpy()
         candidates = np.concatenate([self._right[rows], self._wrong[rows].reshape(-1)])
-        texts, allowed = torch.from_numpy(self._texts[candidates]), torch.ones(len(rows), len(candidates), dtype=bool)
+        texts, allowed = (
+            torch.from_numpy(self._texts[candidates]),
+            torch.ones(len(rows), len(candidates), dtype=torch.bool),
+        )
         adapted = self.head(torch.from_numpy(self._queries[rows]))
         return info_nce(adapted, texts, torch.arange(len(rows)), allowed, 0.1).mean()
 

@@ -30,6 +30,7 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.port import Judge
 
 SLOTS, LATENCY, TURNS = 256, 0.05, 3
@@ -48,7 +49,7 @@ def bodies_of(source: LlmJudge, pairs: int) -> list[bytes]:
     """Bodies of the judge's calls."""
     columns = [pair_block(0, min(pairs, 2000))[name].to_pylist() for name in ("query", "title", "heading", "text")]
     template = source.template
-    return [template.body(template.shown(prefixes.PairText(*row), 2048)[0]) for row in zip(*columns, strict=True)]
+    return [template.body(template.shown(PairText(*row), 2048)[0]) for row in zip(*columns, strict=True)]
 
 
 async def exhaust(source: LlmJudge, pairs: pa.Table) -> None:
@@ -127,7 +128,8 @@ def prefix_shares(run: Path) -> list[dict[str, Any]]:
 
 def faults(pairs: int) -> dict[str, Any]:
     """Verdicts of a server that fails three calls in ten against those of one that never fails."""
-    block, found, tables = pair_block(0, pairs), {}, []
+    found: dict[str, Any] = {}
+    block, tables = pair_block(0, pairs), []
     for share in (0.0, 0.3):
         options = {"faults": share, "hang": 5} if share else {}
         with serving(latency=LATENCY, slots=SLOTS, **options) as url, tempfile.TemporaryDirectory() as scratch:

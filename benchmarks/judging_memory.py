@@ -20,6 +20,7 @@ from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.judge.threshold import Thresholded
+from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import CHUNKS, POOL, QUERIES
 
 CHUNKS_PER_QUERY = 250
@@ -76,13 +77,13 @@ def fill(run: Run, pairs: int) -> None:
     put(
         run,
         "queries",
-        QUERIES.rows({"query_id": ids, "text": [query_text(query) for query in range(n)]} | ones | words),
+        QUERIES.rows({"query_id": ids, "text": [query_text(query) for query in range(n)], **ones, **words}),
     )
     texts = [chunk_text(chunk) for chunk in range(N_CHUNKS)]
     names = [f"c{chunk:06}" for chunk in range(N_CHUNKS)]
     offsets = {"position": [0] * N_CHUNKS, "start": [0] * N_CHUNKS, "end": [len(text) for text in texts]}
     same = {"tenant": ["t"] * N_CHUNKS, "content_hash": [digest(text) for text in texts]}
-    put(run, "chunks", CHUNKS.rows({"chunk_id": names, "doc_id": names, "text": texts} | offsets | same))
+    put(run, "chunks", CHUNKS.rows({"chunk_id": names, "doc_id": names, "text": texts, **offsets, **same}))
     rows = np.arange(pairs)
     query, chunk = rows // CHUNKS_PER_QUERY, rows // CHUNKS_PER_QUERY * 7 + rows % CHUNKS_PER_QUERY
     pool = {
@@ -109,8 +110,9 @@ def main() -> None:
         run = Run(str(Path(scratch) / "run"))
         fill(run, given.pairs)
         before, began = peak_mb(), time.perf_counter()
-        settings = LlmSettings(model="fake", base_url=(url,))
-        asked = Thresholded(LedgerJudge(LlmJudge(settings), Ledger(str(Path(scratch) / "ledger"))), settings.threshold)
+        settings, ledger = JudgeSettings(kind="llm"), Ledger(str(Path(scratch) / "ledger"))
+        source = LlmJudge(LlmSettings(model="fake", base_url=(url,)))
+        asked = Thresholded(LedgerJudge(source, ledger), settings.cut)
         plan = run.plan(JUDGE, {})
         made = run.execute(plan, lambda tables, output: judge(tables, output, settings, judge_for=lambda _: asked))
         assert made.rows("verdicts") == given.pairs

@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,7 @@ def fill(name: str, root: Path, keys: int) -> dict[str, float]:
     kept, spent = CANDIDATES[name](root), 0.0
     for number in range(BATCHES):
         rows = batch(number, keys // BATCHES)
-        spent += timed(lambda rows=rows: kept.append(rows))[1]
+        spent += timed(partial(kept.append, rows))[1]
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
     return {"append s": spent, "disk MB": size / 1e6}
 

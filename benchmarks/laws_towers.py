@@ -120,7 +120,7 @@ def main() -> None:
             run = small(given.collections / NAME, work / "run")
         head = LawSettings(sizes=(0, *SIZES), sources=SOURCES, seeds=1)
         both = LawSettings(trainer="towers", sizes=(0, *given.sizes), sources=tuple(given.sources), seeds=1)
-        found = {laws.trainer: cells(run, work, dual, laws) for laws in (head, both)}
+        found: dict[str, dict[str, Any]] = {laws.trainer: cells(run, work, dual, laws) for laws in (head, both)}
         texts = run.tables("chunks").rows("chunks")
     about = (
         f"{NAME}, {texts:,} texts of {SHORT.max_tokens} tokens, {TESTS} test queries; towers: {dual.steps} steps of "

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -141,7 +142,7 @@ def measured(name: str) -> tuple[list[dict[str, object]], list[str]]:
     """The rows of one collection, and associations to read."""
     known = made_up() if name == "intents" else collection(name)
     rules: dict[str, tuple[Callable[[Scores], list[str]], bool]] = {"paper": (lambda scores: top(2, scores), False)}
-    rules |= {f"guarded {share}": (lambda scores, share=share: guarded(scores, share), True) for share in SHARES}
+    rules |= {f"guarded {share}": (partial(guarded, share=share), True) for share in SHARES}
     rows = []
     to_read: list[str] = []
     for learned, through in (("documents", None), ("documents and queries", DAY)):
@@ -158,7 +159,7 @@ def measured(name: str) -> tuple[list[dict[str, object]], list[str]]:
 
 def _to_read(known: Labelled, pairs: Pairs, title: str) -> Iterator[str]:
     """Associations spread evenly over all."""
-    places = np.unique(np.linspace(0, len(pairs) - 1, READ).astype(int)) if pairs else []
+    places: list[int] = np.unique(np.linspace(0, len(pairs) - 1, READ).astype(int)).tolist() if pairs else []
     rights = [share_right(lent(known, [pairs[place]])) for place in places]
     rows = [
         (known.queries[pairs[at][0]], known.queries[pairs[at][1]], right)

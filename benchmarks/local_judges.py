@@ -92,7 +92,7 @@ def graded(root: Path, cache: CacheSettings, part: str = "test") -> Pairs:
     asked = {row["_id"]: row["text"] for row in read_jsonl(root / UNSEEN / "queries.jsonl")}
     lines = (root / UNSEEN / "qrels" / f"{part}.tsv").read_text(encoding="utf-8").splitlines()[1:]
     labels = sorted(tuple(line.split("\t")) for line in lines)
-    row_of, number = {name: row for row, name in enumerate(texts)}, {}
+    row_of, number = {name: row for row, name in enumerate(texts)}, dict[str, int]()
     query = np.array([number.setdefault(name, len(number)) for name, _, _ in labels])
     chunk = np.array([row_of[document] for _, document, _ in labels])
     with tempfile.TemporaryDirectory() as scratch:

@@ -33,8 +33,8 @@ def from_the_top(attracts: Floats, chance: np.random.Generator) -> Bools:
     """A user reads from the top, and stops after a click with 7 chances in 10, else with 1 in 10 (cascade, DBN)."""
     wanted = chance.random(attracts.shape) < attracts
     stops = chance.random(attracts.shape) < np.where(wanted, 0.7, 0.1)
-    before = np.cumsum(stops, axis=1) - stops
-    return wanted & (before == 0)
+    before: NDArray[np.int64] = np.cumsum(stops, axis=1) - stops
+    return np.asarray(wanted & (before == 0))
 
 
 def trusting(attracts: Floats, chance: np.random.Generator) -> Bools:

@@ -35,7 +35,7 @@ from benchmarks.generated_slopes import some_of
 from benchmarks.laws import HEAD
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.run_laws import steps
-from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.evaluate.measures import measured
 from darklode.pipeline.laws.adapting import Adapting
@@ -142,14 +142,15 @@ class Place:
         about = {"n_words": [1] * n, "language_score": [1.0] * n, "n_represented": [1] * n, "cluster_id": [0] * n}
         sides = ["train"] * len(train) + ["test"] * len(asked)
         _put(run, "queries", {"query_id": names, "text": texts, "split": sides} | about, language="en")
-        known = {"query_id": labelled, "chunk_id": labelled, "relevance": [1] * len(labelled)}
+        known: dict[str, list[Any]] = {"query_id": labelled, "chunk_id": labelled, "relevance": [1] * len(labelled)}
         _put(run, "qrels", known, source="human")
         _put(out, "raw_queries", {name: [] for name in ("query_id", "text", "timestamp", "count")})
         stage, sources = Stage("law_plan", 1, ("raw_queries",), ("next_queries",)), [Source(run, 0, False, 0)]
-        out.execute(
-            out.plan(stage, {}),
-            lambda tables, output: next_queries(tables, output, sources, tenant=TENANT, size=n, seed=0),
-        )
+
+        def choose(tables: Tables, output: Output) -> None:
+            next_queries(tables, output, sources, tenant=TENANT, size=n, seed=0)
+
+        out.execute(out.plan(stage, {}), choose)
         found = set(out.tables("next_queries").read("next_queries")["query_id"].to_pylist()) & set(self.queries)
         return self._seen(np.isin(train.ids.to_pylist(), sorted(found)), np.isin(train.ids.to_pylist(), labelled))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.reviewed import SAMPLED, Reviewed, Scenario, make, normal_interval, review
-from darklode.pipeline.validate import interval
+from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.validate.figures import run_kappa
 from darklode.pipeline.validate.interval import LabelledStrata, bootstrap, estimate
 
@@ -66,7 +66,7 @@ def _unshared(strata: LabelledStrata, random: np.random.Generator) -> tuple[floa
     n, x = strata.n, strata.x
     shares = random.beta(x + 0.5, n - x + 0.5, size=(DRAWS, len(n)))
     total = x + random.binomial(strata.pairs - n, shares)
-    low, high = np.percentile(total[:, strata.found].sum(axis=1) / total.sum(axis=1), interval.ENDS)
+    low, high = np.percentile(total[:, strata.found].sum(axis=1) / total.sum(axis=1), ENDS)
     return float(low), float(high)
 
 

@@ -110,8 +110,8 @@ def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> La
     stratum = of_cell[run.cell[candidates]]
     order = np.lexsort((random.random(len(candidates)), stratum))
     ordered = stratum[order]
-    place = np.arange(len(order)) - np.searchsorted(ordered, np.arange(len(strata)))[ordered]
-    rows = candidates[order[place < np.array([one.sampled for one in strata])[ordered]]]
+    rank = np.arange(len(order)) - np.searchsorted(ordered, np.arange(len(strata)))[ordered]
+    rows = candidates[order[rank < np.array([one.sampled for one in strata])[ordered]]]
     code = number[run.query[rows]] * len(strata) + of_cell[run.cell[rows]]
     labelled, relevant = (
         np.bincount(some, minlength=scenario.queries * len(strata)).reshape(scenario.queries, len(strata))

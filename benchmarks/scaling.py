@@ -43,10 +43,13 @@ from darklode.flows.config import load_settings, resolve
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.embedding import embed_all
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.scale.growth import grown
 from darklode.pipeline.scale.measured import Measured, Shares, StageCosts
 from darklode.schemas.settings import Settings
@@ -325,11 +328,11 @@ def embed(folder: Path, out: str, port: int) -> Point:
     shutil.rmtree(folder / "cache", ignore_errors=True)
     settings = building(folder, _encoder(port))
     run, tables = Run(out), Run(out).tables("queries", "chunks")
-    stage = build_benchmark.SEARCH
+    encoders = {"vectors": as_kind(settings.encoders["vectors"], EncoderKind)}
     with watched({}) as point:
         run.execute(
-            run.plan(stage, {}),
-            lambda _, output: embed_all(tables, output, {"vectors": settings.encoders["vectors"]}, settings.cache),
+            run.plan(SEARCH, {}),
+            lambda _, output: embed_all(tables, output, encoders, settings.cache),
         )
     size = sum(path.stat().st_size for path in (folder / "cache").rglob("*") if path.is_file())
     return point | {"chunks": tables.rows("chunks"), "bytes": float(size)}

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.spread import Spread
 from darklode.pipeline.retrieve.encoders.caching import hashed_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.vectors.filling import BYTES, FILL
@@ -88,6 +90,9 @@ class Made:
     def content(self) -> str:
         return f"{self.first} to {self.last}"
 
+    def encode(self, stage: str, spread: Spread) -> None:
+        """See `Given`: what is made is in the cache."""
+
     def rows(self) -> pa.Table:
         return pq.read_table(self.names).slice(self.first, self.last - self.first)
 
@@ -128,8 +133,12 @@ def timed(run: Run, steps_: list[Step]) -> dict[str, float]:
     """Processor seconds of each stage."""
     took = {}
     for step in steps_:
-        took[step.stage.name] = seconds(lambda step=step: run.execute(step.plan(run), step.work))  # type: ignore[misc]
+        took[step.stage.name] = seconds(partial(_execute, run, step))
     return took
+
+
+def _execute(run: Run, step: Step) -> None:
+    run.execute(step.plan(run), step.work)
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -150,7 +159,7 @@ def exact_speed(kept: Kept, given: Made) -> dict[str, float]:
     with one_thread():
         for _, block in kept.blocks(given.rows()["content_hash"]):
             for name, way in ways.items():
-                took[name] += seconds(lambda way=way, block=block: way(block))  # type: ignore[misc]
+                took[name] += seconds(partial(way, block))
     return {name: QUERIES / one for name, one in took.items()}
 
 

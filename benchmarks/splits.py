@@ -27,6 +27,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.report import machine, markdown_table, write
@@ -80,7 +81,7 @@ def sample() -> list[str]:
     """The queries of the sample's log, by the day on which they were first searched."""
     files = "data/sample/impressions/*/*"
     sql = f"SELECT lower(query) FROM read_csv('{files}') GROUP BY 1 ORDER BY min(timestamp), 1"
-    return distinct([query for (query,) in duckdb.sql(sql).fetchall()])
+    return distinct([query for (query,) in duckdb.execute(sql).fetchall()])
 
 
 def slip(text: str, chance: random.Random) -> str:
@@ -125,7 +126,7 @@ def keys_of(texts: Sequence[str]) -> list[set[int]]:
 
 def minhash(texts: Sequence[str], threshold: float) -> list[Any]:
     """MinHash of each text's character 3-grams, and an index that finds those of at least `threshold` in common."""
-    from datasketch import MinHash, MinHashLSH  # type: ignore[import-not-found, unused-ignore]
+    from datasketch import MinHash, MinHashLSH
 
     index, hashes = MinHashLSH(threshold=threshold, num_perm=128), []
     for number, text in enumerate(texts):
@@ -277,12 +278,12 @@ def a_build(name: str, texts: list[str], relevant: Positives) -> dict[str, Any]:
     before = assign(clusters, SplitSettings(), SEED)
     after = assign(whole, SplitSettings(), SEED)
     pairs = near_pairs(texts)
-    held = {side: {doc for row in np.flatnonzero(after == side) for doc in relevant[row]} for side in set(after)}
-    trained = [(row, doc) for row in np.flatnonzero(after == "train") for doc in relevant[row]]
+    held = {side: {doc for row in _rows(after, side) for doc in relevant[row]} for side in set(after)}
+    trained = [(row, doc) for row in _rows(after, "train") for doc in relevant[row]]
     out = held["test"] | held["validation"]
     lost = sum(doc in out for _, doc in trained) / len(trained)
     kept = {row for row, doc in trained if doc not in out}
-    test = np.flatnonzero(after == "test")
+    test = _rows(after, "test")
     return {
         "collection": name,
         "queries": len(texts),
@@ -295,6 +296,11 @@ def a_build(name: str, texts: list[str], relevant: Positives) -> dict[str, Any]:
         "training positives left out, cluster_and_positives": lost,
         "training queries left without one": 1 - len(kept) / np.count_nonzero(after == "train"),
     }
+
+
+def _rows(sides: NDArray[Any], side: str) -> list[int]:
+    found: list[int] = np.flatnonzero(sides == side).tolist()
+    return found
 
 
 def words() -> list[str]:

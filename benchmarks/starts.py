@@ -56,7 +56,7 @@ def first_line(name: str, command: list[str], rounds: int, environment: dict[str
     processor, wall = [], []
     for number in range(rounds):
         began = time.perf_counter()
-        asked = [DARKLODE, *command[:-1], f"{command[-1]}{number}"]
+        asked = [str(DARKLODE), *command[:-1], f"{command[-1]}{number}"]
         with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE) as process:
             process.stdout.readline()  # type: ignore[union-attr]
             wall.append(time.perf_counter() - began)

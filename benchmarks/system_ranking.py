@@ -15,6 +15,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +118,7 @@ def tau(left: _Floats, right: _Floats) -> float:
     return float(kendalltau(left.mean(axis=1), right.mean(axis=1)).statistic)
 
 
-def measure(collection: Collection, settings: Settings) -> dict[str, object]:
+def measure(collection: Collection, settings: Settings) -> dict[str, Any]:
     """Every figure of one collection."""
     with tempfile.TemporaryDirectory() as folder:
         tables = pooled(collection, Path(folder))
@@ -135,7 +136,7 @@ def measure(collection: Collection, settings: Settings) -> dict[str, object]:
     }
 
 
-def to_markdown(results: dict[str, dict[str, object]], kind: str) -> str:
+def to_markdown(results: dict[str, dict[str, Any]], kind: str) -> str:
     """The tables of a report."""
     head = ["collection", "queries", "people, half on half", "judge, half on people's half", "judge, all queries"]
     rows = [

@@ -28,7 +28,7 @@ from darklode.pipeline.train.stack import Trial, trained
 from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.pipeline.train.vectors import Frozen
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.settings import VectorSettings
+from darklode.schemas.pooling import VectorSettings
 
 TENANTS, QUERIES, TEXTS, DIMENSIONS, STEPS, RATE = (10, 100, 1000), 100, 100, 384, 20, 3e-3
 TRAIN, VALIDATION = 70, 15

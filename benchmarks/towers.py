@@ -100,7 +100,7 @@ def direct(base: Base, work: Path, layers: int, given: argparse.Namespace) -> di
     tables = Run(str(work / f"student-{layers}")).tables()
     task = Task.of(tables, frozen := base.open(tables), same_document=False)
     loaded = load_model(MINILM, "cpu")
-    cut(loaded[0].auto_model, layers)
+    cut(loaded[0].get_submodule("auto_model"), layers)
     encoder, asked = Encoder(loaded, MINILM, settings), Questions.of(tables, frozen, "test")
     with steady(0):
         course = trained(task, settings, 1e-4, encoder, 0, lambda step, seen: print(step, seen, flush=True))
@@ -114,7 +114,7 @@ def page(found: dict[str, Any], given: argparse.Namespace) -> str:
     """Tables 3 and 4 of ScalingNote as far as they go without its stage I."""
     head = ["query tower", "numbers", "R@10", "R@100", "nDCG@10", "of R@100 (goal)", "‖q − s‖ unseen", "overlap@10",
             "queries a CPU second", "times (goal)", "ms alone"]  # fmt: skip
-    rows = []
+    rows: list[list[object]] = []
     for layers, one in found["students"].items():
         kept, (teacher, student) = {row["measure"]: row for row in one["kept"]}, one["speeds"]
         near = {row["split"]: row for row in one["health"]}["unseen"]

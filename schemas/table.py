@@ -1,5 +1,6 @@
 """What a table is: its Arrow schema, its key, and what each field means."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class Table:
     def empty(self) -> pa.Table:
         return self.schema.empty_table()
 
-    def rows(self, columns: dict[str, object]) -> pa.Table:
+    def rows(self, columns: Mapping[str, object]) -> pa.Table:
         """Build rows from columns in any order; a nullable column that is left out is null.
 
         Raises:
