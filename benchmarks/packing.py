@@ -1,4 +1,4 @@
-"""Triplets written as they come: peak memory and the sizes of files at two sizes.
+"""Triplets written as they come: peak memory and the sizes of files at some sizes.
 
     python -m benchmarks.packing [--rows 100000 3000000]
 
