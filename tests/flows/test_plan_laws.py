@@ -85,9 +85,10 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_without_a_price_money_is_not_told(folder: str) -> None:
     found = CliRunner().invoke(app, ["laws", "plan", folder, "--budget", "300"], catch_exceptions=False)
-    assert "contrastive_entropy, labels, 1,024 labelled queries: the next 0.1 takes" in " ".join(found.stdout.split())
-    assert "give --per-label" in found.stdout
-    assert "buys" not in found.stdout
+    said = " ".join(found.stdout.split())
+    assert "contrastive_entropy, labels, 1,024 labelled queries: the next 0.1 takes" in said
+    assert "give --per-label" in said
+    assert "buys" not in said
 
 
 def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder: str, tmp_path: Path) -> None:
