@@ -37,6 +37,10 @@ class Shard(Protocol):
 T = TypeVar("T", bound=Shard)
 
 
+SHARDS = 2
+"""For each place: one that is slow holds the others up less."""
+
+
 class Spread(Protocol):
     """Does work on shards, and gives their results in the shards' order."""
 
@@ -72,6 +76,17 @@ def dealt(count: int, shards: int) -> list[tuple[int, int]]:
     """So many things in their order, dealt to at most so many shards: first and one past the last; none is empty."""
     most = min(count, shards)
     return [(count * n // most, count * (n + 1) // most) for n in range(most)]
+
+
+def worked_apart(count: int, places: int, workers: int | None) -> int:
+    """How many shards so many things make: `SHARDS` for each place, or one for each worker that may be at work.
+
+    Args:
+        count: of the things.
+        places: how many shards can be worked on at once.
+        workers: at most so many may be at work; None: any number.
+    """
+    return min(count, SHARDS * places if workers is None or places <= workers else workers)
 
 
 def park(store: Store, place: str, pieces: Pieces) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.spread import Pieces, Spread, dealt, here
+from darklode.pipeline.base.spread import Pieces, Spread, dealt, here, worked_apart
 from darklode.pipeline.generate.port import ASKED, PREFIX, WRITTEN, Writer
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
@@ -21,9 +21,6 @@ WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERI
 
 AT_ONCE = 256
 """Texts that are written for together."""
-
-SHARDS = 2
-"""For each place: one that is slow holds the others up less."""
 
 Block = tuple[str, int, int]
 Tell = Callable[[int], None]
@@ -85,7 +82,7 @@ def write(tables: Tables, output: Output, writer: Writer, spread: Spread = here,
     def tell(more: int) -> None:
         output.progress(done["texts"] + more, total, str(writer.counters or ""))
 
-    pieces = _pieces(Texts(tables, writer, seed, missing, basis), spread, tell)
+    pieces = _pieces(Texts(tables, writer, seed, missing, output.unit_key("", basis)), spread, tell)
     for block in blocks:
         with output.unit(_name(block), basis) as unit:
             if not unit.done:
@@ -144,8 +141,7 @@ def _name(block: Block) -> str:
 
 def _shards(every: Texts, places: int) -> list[Texts]:
     """Neighbouring blocks, each with its portion of what the writer may use."""
-    most = every.writer.workers or places
-    count = min(len(every.blocks), SHARDS * places if places <= most else most)
+    count = worked_apart(len(every.blocks), places, every.writer.workers)
     total = sum(end - first for _, first, end in every.blocks)
     shards = []
     for low, high in dealt(len(every.blocks), count):

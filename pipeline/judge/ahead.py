@@ -17,7 +17,7 @@ from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.parts import settled
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.spread import Pieces, Spread, dealt
+from darklode.pipeline.base.spread import Pieces, Spread, dealt, worked_apart
 from darklode.pipeline.judge.build import members
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.ledger import Ledger
@@ -27,9 +27,6 @@ from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import QUERY_BLOCK
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CacheSettings
-
-SHARDS = 2
-"""For each place: one that is slow holds the others up less."""
 
 _BLOCKS = f"""
     SELECT tenant, (number - 1) // {QUERY_BLOCK} AS block, sum(pairs)::BIGINT AS pairs FROM (
@@ -111,8 +108,7 @@ def ask(shard: Asking) -> Pieces:
 
 def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[Asking]:
     blocks = tables.sql(_BLOCKS).to_pylist()
-    most = min((one.workers for one in judges if one.workers), default=places)
-    count = min(len(blocks), SHARDS * places if places <= most else most)
+    count = worked_apart(len(blocks), places, min((one.workers for one in judges if one.workers), default=None))
     total = sum(one["pairs"] for one in blocks)
     shards = []
     for first, last in dealt(len(blocks), count):

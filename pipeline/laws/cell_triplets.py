@@ -61,17 +61,18 @@ def _of_labels(desk: Desk, task: Task) -> Iterator[pa.Table]:
 
 def _of_pairs(desk: Desk, task: Task, seed: int) -> Iterator[pa.Table]:
     """Query and positive of each pair, run by run, each run's in a drawn order."""
+    first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
         mine = order[task.train.index[task.pair_query[order]] == number]
         for start in range(0, len(mine), ROWS):
-            yield _rows(desk, task, mine[start : start + ROWS])
+            yield _rows(desk, task, first, mine[start : start + ROWS])
 
 
-def _rows(desk: Desk, task: Task, pairs: Ints) -> pa.Table:
-    query, texts = task.pair_query[pairs], task.frozen.texts
-    row = _first_rows(task)[task.pair_position[pairs]]
-    about, words = texts.take(pa.array(row)), words_of(desk.base.sources, texts.take(pa.array(row)))
+def _rows(desk: Desk, task: Task, first: Ints, pairs: Ints) -> pa.Table:
+    query = task.pair_query[pairs]
+    about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
+    words = words_of(desk.base.sources, about)
     title = pc.utf8_trim_whitespace(words["title"])
     columns = {
         "tenant": about["tenant"],
@@ -82,18 +83,13 @@ def _rows(desk: Desk, task: Task, pairs: Ints) -> pa.Table:
         "title": pc.if_else(pc.equal(title, ""), None, title),
         "content": pc.binary_join_element_wise(words["heading"], words["text"], "\n", null_handling="skip"),
         "key": about["content_hash"],
-        "answers": _answers(task, query),
+        "answers": _answers(task, first, query),
     }
     return TOWER_TRIPLETS.rows(columns)
 
 
-def _answers(task: Task, query: Ints) -> pa.Array:
+def _answers(task: Task, first: Ints, query: Ints) -> pa.Array:
     """Hashes of all that answers each query."""
     of, position = task.known.positions(query)
-    hashes = task.frozen.texts["content_hash"].take(pa.array(_first_rows(task)[position])).combine_chunks()
+    hashes = task.frozen.texts["content_hash"].take(pa.array(first[position])).combine_chunks()
     return pa.ListArray.from_arrays(np.searchsorted(of, np.arange(len(query) + 1)).astype(np.int32), hashes)
-
-
-def _first_rows(task: Task) -> Ints:
-    """The first row of texts at each position."""
-    return np.unique(task.frozen.position_of, return_index=True)[1]

@@ -89,8 +89,8 @@ class Asked:
     @property
     def place(self) -> str:
         """See `Shard`."""
-        given = (self.tenant, self.first, self.last, self.seed)
-        return f"progress/{ENTROPY_STAGE.name}/{key_of(self.source.content(), self.system.identity, *given)}"
+        given = (ENTROPY_STAGE.version, self.source.content(), self.tenant, self.first, self.last, self.seed)
+        return f"progress/{ENTROPY_STAGE.name}/{key_of(*given, self.system.identity)}"
 
 
 def entropies(

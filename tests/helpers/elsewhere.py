@@ -21,14 +21,17 @@ class Elsewhere:
 
     Attributes:
         names: of all shards so far.
+        waited: where the results of these wait.
     """
 
     def __init__(self, store: Store, places: int, at_once: int = 1) -> None:
         self.store, self.places, self._at_once = store, places, at_once
         self.names: list[str] = []
+        self.waited: list[str] = []
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
         self.names += [shard.name for shard in shards]
+        self.waited += [shard.place for shard in shards]
         travelled = [pickle.loads(pickle.dumps((work, shard))) for shard in shards]
         with ThreadPoolExecutor(self._at_once) as pool:
             counts = list(pool.map(lambda one: park(self.store, one[1].place, one[0](one[1])), travelled))

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
-from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
+from darklode.pipeline.base.spread import SHARDS, Pieces, Spread, cuts, here
 from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
@@ -112,12 +112,8 @@ PLAN_QUERIES = Stage("plan_queries", 2, ("log_queries",), ("query_terms",))
 
 QUERIES_AT_ONCE = 50_000
 
-
 SHARD_QUERIES = 1 << 12
 """Queries in a shard, at least: each shard loads what the planner has learned."""
-
-SHARDS = 2
-"""For each place: one that is slow holds the others up less."""
 
 
 class Maker(Protocol):
@@ -165,7 +161,8 @@ def plan_queries(
     parts = tables.parts("log_queries")
     bases = [key_of(part.sha256, planner.version) for part in parts]
     missing = [part for part, basis in zip(parts, bases, strict=True) if not output.stands(part.sha256, basis)]
-    shards = _shards(tables, missing, maker, planner.version, spread.places) if maker and spread is not here else []
+    named = output.unit_key("", planner.version)
+    shards = _shards(tables, missing, maker, named, spread.places) if maker and spread is not here else []
     pieces = chain.from_iterable(spread(plan, shards)) if len(shards) > 1 else _terms(tables, missing, planner)
     planned = 0
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):

@@ -106,7 +106,7 @@ def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is 
     with one_thread():
         index = kind.fitted(given.kept.take(hashes.take(pa.array(chosen))), len(numbers))
         if spread is not here and kind.APART:
-            pieces = _codes(tables, given.kept, place.store, index, spread)
+            pieces = _codes(tables, given.kept, place.store, index, spread, output.unit_key("", codebook_of(index)))
             kind.add_codes(index, _numbered(pieces, numbers, output))
         else:
             _add(index, given, hashes, numbers, output)
@@ -116,8 +116,7 @@ def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is 
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
 
 
-def _codes(tables: Tables, kept: Kept, store: Store, index: Any, spread: Spread) -> Iterator[pa.Table]:
-    basis = codebook_of(index)
+def _codes(tables: Tables, kept: Kept, store: Store, index: Any, spread: Spread, basis: str) -> Iterator[pa.Table]:
     store.write(_fitted(basis), to_bytes(index))
     every = [Coding(**vars(one), store=store) for one in stretches(tables, kept, FILL.name, basis, spread.places)]
     return chain.from_iterable(spread(coded, every))

@@ -73,7 +73,8 @@ def semantic_ids(tables: Tables, output: Output, given: Given, spread: Spread = 
     """
     texts = tables.read(INDEXED_TEXTS.name)
     books = _books(tables, 0)
-    shards = stretches(tables, given.kept, IDS.name, residual.name_of(books), spread.places)
+    basis = output.unit_key("", residual.name_of(books))
+    shards = stretches(tables, given.kept, IDS.name, basis, spread.places)
     pieces = chain.from_iterable(spread(coded, shards))
     codes, errors = _gathered(pieces, len(texts), len(books), output)
     by_level = residual.groups(codes)

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables, key_of
-from darklode.pipeline.base.spread import dealt
+from darklode.pipeline.base.spread import SHARDS, dealt
 from darklode.pipeline.serve.vectors.given import BLOCK, Kept
 from darklode.pipeline.serve.vectors.library import Floats
 from darklode.schemas.serving_tables import INDEXED_TEXTS
-
-SHARDS = 2
-"""For each place: one that is slow holds the others up less."""
 
 
 @dataclass(frozen=True)

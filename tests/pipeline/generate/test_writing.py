@@ -1,6 +1,7 @@
 """Queries are written in units, with train queries alone as examples."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,6 +70,15 @@ def test_a_killed_writing_goes_on_with_the_next_unit(run: Run) -> None:
     after = Recorder()
     assert len(written(run, after)) == 20
     assert sum(len(ids) for ids, _ in after.seen) == 4, "two units of eight stood"
+
+
+def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run) -> None:
+    waited = []
+    for stage in (WRITE, replace(WRITE, version=WRITE.version + 1)):
+        elsewhere = Elsewhere(run.store, 4)
+        execute(run, stage, lambda tables, output: write(tables, output, Recorder(), elsewhere, seed=13))  # noqa: B023
+        waited += elsewhere.waited
+    assert len(set(waited)) == len(waited) == 6
 
 
 def test_written_elsewhere_it_is_the_same_and_only_what_is_missing_goes_there(run: Run) -> None:

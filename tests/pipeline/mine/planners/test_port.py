@@ -1,6 +1,6 @@
 """The words that a planner weighs, and the stage that asks it about new queries."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -92,3 +92,14 @@ def test_days_that_are_planned_elsewhere_have_the_same_terms(run: Run, monkeypat
     plan(run, Counting())
     assert read(run, "query_terms") == there
     assert [part.sha256 for part in run.tables("query_terms").parts("query_terms")] == parts
+
+
+def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port, "SHARD_QUERIES", 1)
+    give(run, ["reset key"], ["lost card"])
+    waited = []
+    for stage in (PLAN_QUERIES, replace(PLAN_QUERIES, version=PLAN_QUERIES.version + 1)):
+        asked = {"planner": Counting(), "maker": Counting, "spread": (elsewhere := Elsewhere(run.store, 2))}
+        execute(run, stage, lambda tables, output: plan_queries(tables, output, **asked))  # type: ignore[arg-type]  # noqa: B023
+        waited += elsewhere.waited
+    assert len(set(waited)) == len(waited) == 4
