@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,15 @@ class Collection:
     owners: NDArray[np.int64]
     queries: list[str]
     relevant: list[NDArray[np.int64]]
+
+
+def options(about: str | None, names: Sequence[str]) -> argparse.ArgumentParser:
+    """Of a script over labelled collections: where these lie, which are taken, and where vectors are kept."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
+    parser.add_argument("--only", nargs="+", default=list(names))
+    parser.add_argument("--cache", default=tempfile.mkdtemp())
+    return parser
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, str]]:

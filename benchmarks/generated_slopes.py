@@ -15,7 +15,6 @@ benchmarks/results/generated_slopes.md and .json.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import tempfile
 import time
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, Given, given_by, run_with
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
+from benchmarks.collections_io import options, read_jsonl
 from benchmarks.laws import HEAD
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows import generate_queries
@@ -271,11 +270,8 @@ def ends(counts: dict[str, int]) -> str:
 
 def main() -> None:
     """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(NAMES))
+    parser = options(__doc__, NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
     found = {name: measure(name, given.collections, given.cache, given.work, given.seeds) for name in given.only}

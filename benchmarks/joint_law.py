@@ -13,7 +13,6 @@ trained stays in the work folder. Writes benchmarks/results/joint_law.md and .js
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -22,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, given_by, run_with
-from benchmarks.collections_io import COLLECTIONS
+from benchmarks.collections_io import options
 from benchmarks.generated_slopes import done, some_of
 from benchmarks.laws import HEAD, PER_LABEL
-from benchmarks.report import machine, markdown_table, write
+from benchmarks.report import machine, markdown_table, share, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_query_tower
@@ -140,7 +139,7 @@ def measures(one: dict[str, Any]) -> list[str]:
 
 def verdict_row(row: dict[str, Any]) -> list[str]:
     """Of the page."""
-    return [row["measure"], row["verdict"], row["form"] or "", _share(row["held_out_error"]), row["reason"]]
+    return [row["measure"], row["verdict"], row["form"] or "", share(row["held_out_error"]), row["reason"]]
 
 
 def fit_row(row: dict[str, Any]) -> list[str]:
@@ -148,7 +147,7 @@ def fit_row(row: dict[str, Any]) -> list[str]:
     known = "inf" if row["aicc"] is None else f"{row['aicc']:.1f}"
     reached = f"{row['reached']} of {row['searched']}"
     form = f"{row['form']}, {row['fitted_to']}"
-    return [row["measure"], form, known, reached, _share(row["held_out_error"]), row["degenerate"] or ""]
+    return [row["measure"], form, known, reached, share(row["held_out_error"]), row["degenerate"] or ""]
 
 
 def means(one: dict[str, Any], measure_: str) -> str:
@@ -193,16 +192,9 @@ def optima(spent: Rows) -> str:
     return f"{told}, its labels {np.expm1(off):.1%} off at most.\n\n{markdown_table(head, rows)}"
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
 def main() -> None:
     """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(NAMES))
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
+    parser = options(__doc__, NAMES)
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
     found = {}

@@ -9,7 +9,6 @@ benchmarks/results/laws.md and laws.json.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, run_of
-from benchmarks.collections_io import COLLECTIONS
-from benchmarks.report import machine, markdown_table, write
+from benchmarks.collections_io import options
+from benchmarks.report import machine, markdown_table, share, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.laws.bands import band
@@ -85,8 +84,8 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
     verdicts, curves, going = [], [], []
     for name, one in found.items():
         for row in one["law_verdicts"]:
-            told = [row["measure"], row["verdict"], row["form"] or "", _share(row["held_out_error"])]
-            verdicts.append([name, *told, _share(row["naive_error"]), row["reason"]])
+            told = [row["measure"], row["verdict"], row["form"] or "", share(row["held_out_error"])]
+            verdicts.append([name, *told, share(row["naive_error"]), row["reason"]])
         for row in one["law_predictions"]:
             if row["fitted_to"] == "without the largest":
                 ends = f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] is not None else ""
@@ -114,17 +113,10 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
     )
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
 def main() -> None:
     """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(NAMES))
+    parser = options(__doc__, NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
     given = parser.parse_args()
     found = {name: measure(name, given.collections, given.cache, given.seeds) for name in given.only}
     covered = coverage()

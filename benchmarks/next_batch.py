@@ -17,7 +17,6 @@ next_batch.json.
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import tempfile
 import time
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, TENANT, given_by, run_with
-from benchmarks.collections_io import COLLECTIONS
+from benchmarks.collections_io import options
 from benchmarks.evaluating import _put
 from benchmarks.generated_slopes import some_of
 from benchmarks.laws import HEAD
@@ -296,11 +295,8 @@ def _told(gap: tuple[float, float, float]) -> str:
 
 def main() -> None:
     """Measure, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(NAMES))
+    parser = options(__doc__, NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
     found = {}

@@ -25,6 +25,11 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def share(value: float | None) -> str:
+    """A share in per cent; nothing where it is unknown."""
+    return "" if value is None else f"{value:.1%}"
+
+
 def write(name: str, text: str, figures: object) -> None:
     """Print the text and write it and the figures to benchmarks/results."""
     RESULTS.mkdir(exist_ok=True)
