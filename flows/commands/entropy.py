@@ -41,12 +41,15 @@ def entropy(
     from darklode.flows.measure_entropy import measure_entropy
     from darklode.flows.reporting import Silent
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.laws.measured import told
+    from darklode.pipeline.laws.measured import few_negatives, told
     from darklode.schemas.keys import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     values = merge(file, overrides(assignments or []))
     launch(measure_entropy, Silent() if as_json else reporter(), run, encoder, tenant, temperature, values)
     with answering(as_json) as answer:
-        rows = told(Run(run).tables("contrastive_entropy_means"))
-        answer.table("contrastive_entropy_means", rows, "Contrastive entropy, mean with 95 % interval over clusters")
+        tables = Run(run).tables("contrastive_entropy_means")
+        title = "Contrastive entropy, mean with 95 % interval over clusters"
+        answer.table("contrastive_entropy_means", told(tables), title, "No labelled pair could be measured.")
+        for warning in few_negatives(tables):
+            answer.say(warning, warning=True)

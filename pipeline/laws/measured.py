@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.spread import Pieces, Spread, dealt, here
-from darklode.pipeline.laws.entropy import drawn
+from darklode.pipeline.laws.entropy import NEGATIVES, drawn
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hashed_queries
 from darklode.pipeline.train.encoding import Encoding, encode_ahead
 from darklode.pipeline.train.pairs import searched
@@ -23,9 +23,11 @@ from darklode.pipeline.train.task import Labels, Questions
 from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY, ENTROPY_MEANS
 
-ENTROPY_STAGE = Stage("contrastive_entropy", 2, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
+ENTROPY_STAGE = Stage("contrastive_entropy", 3, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
 OF_A_MINED_RUN = ENTROPY_STAGE.reading(*OF_A_LOG)
 """What the stage is of a run that is mined from a log."""
+
+UNMEASURED = "text not searched, query in no split, or no unlabelled text to compare with"
 
 RESAMPLES = 2000
 
@@ -121,7 +123,7 @@ def entropies(
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
         pairs += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
         found += output.written(unit, CONTRASTIVE_ENTROPY.name).num_rows
-    lost = {"the text is not searched, or the query is on no side": pairs - found} if pairs > found else {}
+    lost = {UNMEASURED: pairs - found} if pairs > found else {}
     output.count(FunnelStep(ENTROPY_STAGE.name, "labelled positives", pairs, "pairs measured", found, lost))
 
 
@@ -183,7 +185,8 @@ def _rows(shard: Asked, frozen: Frozen, queries: pa.Table, labelled: tuple[Ints,
         "negatives": pa.array(chosen.counts, pa.int32()),
         "entropy": pa.array(chosen.entropy(frozen, vectors, system.temperature)),
     }
-    return CONTRASTIVE_ENTROPY.rows(columns)
+    rows = CONTRASTIVE_ENTROPY.rows(columns)
+    return rows.filter(pc.greater(rows["negatives"], 0))  # without a negative there is no entropy: unknown, not 0
 
 
 def _asked(queries: pa.Table, labels: pa.Table, frozen: Frozen) -> Questions:
@@ -209,9 +212,21 @@ def means(rows: pa.Table, seed: int) -> pa.Table:
             {name: mine[name][0].as_py() for name in ("tenant", "split", "encoder", "temperature")}
             | {"mean": float(values.mean()), "low": float(low) if several else None}
             | {"high": float(high) if several else None, "chance": float(np.log1p(negatives).mean())}
-            | {"pairs": len(values), "queries": len(pc.unique(mine["query_id"]))}
+            | {"pairs": len(values), "queries": len(pc.unique(mine["query_id"])), "negatives": int(negatives.min())}
         )
     return pa.Table.from_pylist(found, schema=ENTROPY_MEANS.schema)
+
+
+def few_negatives(tables: Tables) -> list[str]:
+    """A warning for each tenant whose pairs are compared with fewer than W texts; one without any pair has none."""
+    rows = tables.sql("SELECT tenant, min(negatives) AS fewest FROM contrastive_entropy_means GROUP BY 1 ORDER BY 1")
+    return [
+        f"Tenant {row['tenant']}: some positives are compared with only {row['fewest']} of {NEGATIVES} random texts, "
+        "because the tenant has no more without a label. Their entropy is low for that reason alone: compare it with "
+        "`chance`, not with other tenants."
+        for row in rows.to_pylist()
+        if row["fewest"] < NEGATIVES
+    ]
 
 
 def told(tables: Tables) -> pa.Table:

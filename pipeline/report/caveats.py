@@ -42,6 +42,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _unjudged(tables),
         _uncalibrated(tables),
         _shown(tables),
+        _positives_without_triplet(tables),
         _short(tables, settings.triplets.negatives),
     ]
     return [sentence for sentence in found if sentence]
@@ -182,6 +183,24 @@ def _shown(tables: Tables) -> str:
 def _short(tables: Tables, wanted: int) -> str:
     short = sum(statistics.triplets(tables, wanted)["short_rows"].to_pylist())
     return f"{short:,} triplets have fewer than {wanted} negatives; none were made up." if short else ""
+
+
+LOST_POSITIVES_SHARE = 0.1
+"""Share of the training positives that must be lost before it is worth a sentence."""
+
+LOST_POSITIVES = """
+    SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
+    WHERE step = 'triplets' AND reason IS NOT NULL ORDER BY dropped DESC, reason
+"""
+
+
+def _positives_without_triplet(tables: Tables) -> str:
+    """How many positives of train and validation became no triplet, with the reasons, the commonest first."""
+    rows = tables.sql(LOST_POSITIVES).to_pylist()
+    if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
+        return ""
+    reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
+    return f"{rows[0]['triplets']:,} of {rows[0]['positives']:,} training positives became triplets: {reasons}."
 
 
 NO_NEGATIVE = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")

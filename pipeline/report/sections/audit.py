@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked, whiskers
-from darklode.pipeline.report.drawing import AxisScale, Cell, Chart, Drawing, Matrix
+from darklode.pipeline.report.drawing import Cell, Chart, Drawing, Matrix
 from darklode.pipeline.report.figure import Figure, FigureSection, asked
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import Source
@@ -78,16 +78,15 @@ def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
     names = table["retriever"].to_pylist()
     columns = [column.to_pylist() for column in table.columns[1:]]  # in the order of the names, as the rows are
     pairs = [(one, other) for one in range(len(names)) for other in range(len(names))]
-    known = [columns[other][one] for one, other in pairs if one != other and columns[other][one] is not None]
-    shades = AxisScale(min(known, default=0), max(known, default=1))
-    cells = [_cell(names[one], names[other], columns[other][one], shades) for one, other in pairs]
+    cells = [_cell(names[one], names[other], columns[other][one]) for one, other in pairs]
     return [Matrix(names, [cells[place : place + len(names)] for place in range(0, len(cells), len(names))])]
 
 
-def _cell(one: str, other: str, jaccard: float | None, shades: AxisScale) -> Cell:
+def _cell(one: str, other: str, jaccard: float | None) -> Cell:
+    """A cell of the heat map; its shade is the overlap itself, from 0 to 1, so that equal values look alike."""
     if jaccard is None:
         return Cell("–", None, f"{one} and {other}: neither found any")
-    depth = None if one == other else min(DEPTHS - 1, int(shades.at(jaccard) * DEPTHS / 100))
+    depth = None if one == other else min(DEPTHS - 1, int(jaccard * DEPTHS))
     return Cell(f"{jaccard:.2f}", depth, f"{one} and {other}: {jaccard:.3f}")
 
 
@@ -111,7 +110,7 @@ SECTION = FigureSection(
             "audit-overlap",
             "Overlap of the retrievers",
             "Of the positives that either of two retrievers found at the pool's depth, the share that both found "
-            "(Jaccard); shades run from the least alike of these retrievers to the most alike.",
+            "(Jaccard). The colour scale runs from 0 (nothing shared) to 1 (the same positives).",
             lambda source: statistics.audit_overlap(source.tables),
             _overlap,
             ("audit_overlap",),

@@ -18,7 +18,7 @@ REASONS = 4
 
 def _funnel(table: pa.Table, _source: Source) -> list[Chart]:
     steps = _steps(table)
-    rows = [row for _, same in groupby(steps, _counted) for row in _bars(list(same))]
+    rows = [row for _, same in groupby(steps, _scale_group) for row in _bars(list(same))]
     return [Chart(rows, Axis(), height=16, legend=[("a", "went on"), ("faint", "dropped")])]
 
 
@@ -34,16 +34,21 @@ def _steps(table: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
-def _counted(step: dict[str, Any]) -> str | None:
-    """The unit of a step that counts the same thing on both sides: neighbours share a scale."""
-    return step["unit_in"] if step["unit_in"] == step["unit_out"] else None
+def _scale_group(step: dict[str, Any]) -> str | None:
+    """What a step's bar is measured in; neighbouring steps with the same value share a scale, None draws no bar.
+
+    Input files are all counted in "rows": those of documents, queries and logs have nothing in common.
+    """
+    if step["unit_in"] != step["unit_out"]:
+        return None
+    return step["step"] if step["unit_in"] == "rows" else step["unit_in"]
 
 
 def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
     scale = AxisScale(0, max(step["rows_in"] for step in steps))
     for step in steps:
         came, went, unit = step["rows_in"], step["rows_out"], step["unit_out"]
-        if _counted(step) is None:
+        if _scale_group(step) is None:
             said = f"{number(came)} {step['unit_in']} → {number(went)} {unit}"
             yield Row(step["step"], (), "", " · ".join(filter(None, (said, _reasons(step)))))
             continue

@@ -16,7 +16,8 @@ from helpers.runs import put
 
 def test_options_reach_the_measurement(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     mean = {"tenant": "acme", "split": "test", "encoder": "e", "temperature": 0.1, "mean": 1.25, "chance": 5.5}
-    put(run, ENTROPY_MEANS.name, pa.Table.from_pylist([mean | {"pairs": 1, "queries": 1}], ENTROPY_MEANS.schema))
+    mean |= {"pairs": 1, "queries": 1, "negatives": 3}
+    put(run, ENTROPY_MEANS.name, pa.Table.from_pylist([mean], ENTROPY_MEANS.schema))
     kept: list[tuple[Any, ...]] = []
     monkeypatch.setattr(launch, "launch", lambda body, _reporter, *args: kept.append((body, *args)))
     words = ["entropy", run.store.url, "--encoder", "e", "--tenant", "acme", "--temperature", "0.1"]
@@ -24,6 +25,7 @@ def test_options_reach_the_measurement(monkeypatch: pytest.MonkeyPatch, run: Run
     settings = {"runner": {"kind": "ray"}}
     assert kept == [(measure_entropy.measure_entropy, run.store.url, "e", "acme", 0.1, settings)]
     assert "1.25" in found.stdout
+    assert "Tenant acme: some positives are compared with only 3 of 256 random texts" in found.stdout
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Any) -> None:

@@ -5,18 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Tables
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.laws import measured
-from darklode.pipeline.laws.measured import ENTROPY_STAGE, System, entropies, means
+from darklode.pipeline.laws.measured import ENTROPY_STAGE, System, entropies, few_negatives, means
 from darklode.pipeline.train import encoding
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import CacheSettings
 from helpers.adapted import SIDES, base_for, model_in, of_tenants
 from helpers.elsewhere import Elsewhere
-from helpers.runs import execute
+from helpers.runs import execute, put
 
 
 def rows(entropy: list[float], group: list[str], split: list[str]) -> pa.Table:
@@ -70,3 +71,29 @@ def test_blocks_of_queries_elsewhere_give_the_same_bytes(tmp_path: Path, monkeyp
     texts = [f"encode {one} texts {n} to {min(n + 63, 203)}" for one in ("acme", "beta") for n in range(0, 204, 64)]
     cut = [(one, low, high - 1) for one in ("acme", "beta") for low, high in ((0, 24), (24, 48), (48, 68))]
     assert elsewhere.names == [*texts, *(f"entropy of {one} queries {low} to {last}" for one, low, last in cut)]
+
+
+@pytest.mark.parametrize(("texts", "pairs"), [(1, 0), (3, 3)])
+def test_a_pair_without_a_negative_has_no_entropy_and_few_negatives_are_said(
+    tmp_path: Path, texts: int, pairs: int
+) -> None:
+    """−log(1) would be 0, which reads as a perfect encoder."""
+    pytest.importorskip("sentence_transformers")
+    run = of_tenants(tmp_path, {"acme": ""})
+    model_in(tmp_path)
+    qrels, chunks = run.tables("qrels").read("qrels"), run.tables("chunks").read("chunks")
+    positives = qrels.filter(pc.equal(qrels["relevance"], 1)).slice(0, texts)
+    put(run, "qrels", positives)
+    put(run, "chunks", chunks.filter(pc.is_in(chunks["chunk_id"], positives["chunk_id"].combine_chunks())))
+    base = base_for(run, root=tmp_path)
+
+    def work(_tables: Tables, output: Output) -> None:
+        entropies(base.sources[0], output, System("tiny", base, None, 0.05), here, tenants=["acme"], seed=7)
+
+    execute(run, ENTROPY_STAGE, work)
+    tables = run.tables(*ENTROPY_STAGE.writes)
+    assert tables.read("contrastive_entropy")["negatives"].to_pylist() == [texts - 1] * pairs
+    (step,) = run.manifests()[ENTROPY_STAGE.name].funnel
+    assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (texts, pairs, texts - pairs)
+    said = few_negatives(tables)
+    assert [f"only {texts - 1} of 256" in one for one in said] == ([True] if pairs else [])

@@ -7,7 +7,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.caveats import caveats, weak_ranker
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import AUDIT_RETRIEVERS, QRELS, UNJUDGED
+from darklode.schemas.tables import AUDIT_RETRIEVERS, FUNNEL, QRELS, UNJUDGED
 from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 
@@ -59,6 +59,17 @@ def test_labels_at_the_limits_and_labels_that_are_not_there_are_not_called_impla
     run: Run, positives: list[int], negatives: int, recall: tuple[float, ...]
 ) -> None:
     assert not implausible(run, positives, negatives, recall)
+
+
+@pytest.mark.parametrize(("lost", "said"), [(389, True), (40, False)])
+def test_training_positives_that_became_no_triplet_are_said_with_their_reason(run: Run, lost: int, said: bool) -> None:
+    step = {"position": 0, "step": "triplets", "unit_in": "positives of train and validation", "unit_out": "triplets"}
+    reasons = {"less likely than triplets.min_probability": lost - 1, "beyond triplets.max_positives": 1}
+    counts = {"rows_in": 473, "rows_out": 473 - lost}
+    rows = [step | counts | {"reason": reason, "dropped": dropped} for reason, dropped in reasons.items()]
+    put(run, "funnel", pa.Table.from_pylist(rows, schema=FUNNEL.schema))
+    sentence = "84 of 473 training positives became triplets: 388 less likely than triplets.min_probability; 1 beyond"
+    assert any(one.startswith(sentence) for one in caveats(all_tables(run), Settings())) is said
 
 
 def test_an_embedded_ranker_is_told() -> None:

@@ -33,7 +33,7 @@ def test_two_tenants_stand_apart(run: Run) -> None:
 
 
 def test_the_heat_map_holds_the_overlaps(run: Run) -> None:
-    pairs = {("a", "b"): 0.25, ("a", "c"): 0.5, ("b", "c"): 0.75}
+    pairs = {("a", "b"): 0.25, ("a", "c"): 0.99, ("b", "c"): 1.0}
     rows = [
         {
             "retriever": one,
@@ -49,9 +49,9 @@ def test_the_heat_map_holds_the_overlaps(run: Run) -> None:
     (matrix,) = [one for one in figure(parsed(rendered(run)), "audit-overlap").iter("table") if one.get("class")]
     drawn = [[(text_of(cell), cell.get("class")) for cell in row.iter("td")] for row in matrix.iter("tr")][1:]
     assert drawn == [
-        [("1.00", "none"), ("0.25", "h0"), ("0.50", "h5")],
-        [("0.25", "h0"), ("1.00", "none"), ("0.75", "h9")],
-        [("0.50", "h5"), ("0.75", "h9"), ("1.00", "none")],
+        [("1.00", "none"), ("0.25", "h2"), ("0.99", "h9")],
+        [("0.25", "h2"), ("1.00", "none"), ("1.00", "h9")],
+        [("0.99", "h9"), ("1.00", "h9"), ("1.00", "none")],
     ]
 
 

@@ -33,6 +33,18 @@ def test_steps_that_count_the_same_share_a_scale(run: Run) -> None:
     ]
 
 
+def test_input_rows_of_documents_and_of_queries_have_a_scale_each(run: Run) -> None:
+    counted(
+        run,
+        "ingest_documents",
+        FunnelStep("ingest.documents", "rows", 10_000, "rows", 10_000, {}),
+        FunnelStep("ingest.queries", "rows", 100, "rows", 50, {"empty": 50}),
+    )
+    (drawn,) = shown(run)["funnel"].drawings
+    lengths = [[bar.length for bar in row.marks] for row in drawn.rows]  # type: ignore[union-attr]
+    assert lengths == [[100], [50, 50]]
+
+
 def test_a_step_that_changes_the_unit_has_no_bar(run: Run) -> None:
     counted(run, "chunk", FunnelStep("chunk", "documents", 2, "chunks", 9))
     (drawn,) = shown(run)["funnel"].drawings
