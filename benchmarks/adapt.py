@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
+from benchmarks.collections_io import COLLECTIONS, present, read_jsonl
 from benchmarks.evaluating import _put
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
@@ -236,7 +236,8 @@ def main() -> None:
     parser.add_argument("--cache", default=tempfile.mkdtemp())
     given = parser.parse_args()
     found = {
-        name: measure(name, given.collections, given.cache, list(given.methods), given.seeds) for name in given.only
+        name: measure(name, given.collections, given.cache, list(given.methods), given.seeds)
+        for name in present(given.only, given.collections)
     }
     write(given.page, page(found), found)
 

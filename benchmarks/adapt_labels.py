@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from benchmarks.adapt import TENANT
 from benchmarks.adapt_settings import Place, Values, tested, tried
-from benchmarks.collections_io import COLLECTIONS
+from benchmarks.collections_io import COLLECTIONS, present
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.evaluate.paired import Chance, compared
@@ -152,7 +152,10 @@ def main() -> None:
     parser.add_argument("--cache", default=tempfile.mkdtemp())
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
-    found = {name: measure(Place.of(name, given.collections, given.cache, given.work)) for name in given.only}
+    found = {
+        name: measure(Place.of(name, given.collections, given.cache, given.work))
+        for name in present(given.only, given.collections)
+    }
     head = ["collection", "labels by", "pairs", "people agree", "validation", "lift", "more than BM25's first", "share"]
     rows = [row for name, one in found.items() for row in rows_of(name, one)]
     kept = {name: {source: one | {"values": None} for source, one in of.items()} for name, of in found.items()}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, run_of
-from benchmarks.collections_io import COLLECTIONS
+from benchmarks.collections_io import COLLECTIONS, present
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
@@ -185,7 +185,10 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
-    places = {name: Place.of(name, given.collections, given.cache, given.work) for name in given.only}
+    places = {
+        name: Place.of(name, given.collections, given.cache, given.work)
+        for name in present(given.only, given.collections)
+    }
     if given.page:
         page(places, list(given.trials), list(given.seeds))
         return

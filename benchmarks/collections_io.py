@@ -45,9 +45,28 @@ def options(about: str | None, names: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def existing(path: Path) -> Path:
+    """The path; the benchmark ends with a sentence and exit code 0 where it is missing: collections come separately."""
+    if not path.exists():
+        print(f"Skipped: {path} is missing. `--collections FOLDER` names the folder with the labelled collections.")
+        raise SystemExit(0)
+    return path
+
+
+def present(names: Sequence[str], root: Path) -> list[str]:
+    """The collections that lie in `root`; the others are named on the screen, and the benchmark ends if none does."""
+    there = [name for name in names if (root / name).is_dir()]
+    if not there:
+        existing(root / names[0])
+    for name in names:
+        if name not in there:
+            print(f"Skipped collection {name}: {root / name} is missing.")
+    return there
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, str]]:
     """Rows of a JSON Lines file."""
-    with path.open(encoding="utf-8") as lines:
+    with existing(path).open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 

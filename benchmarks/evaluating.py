@@ -18,7 +18,7 @@ from typing import Any
 import ir_measures
 import pyarrow.compute as pc
 
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
+from benchmarks.collections_io import COLLECTIONS, existing, present, read_jsonl
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run, Stage, call
 from darklode.pipeline.base.artifacts.step import Step
@@ -44,7 +44,7 @@ Qrels = list[tuple[str, str, int]]
 
 def judged(folder: Path) -> Qrels:
     """A collection's test judgments, as they stand in its file."""
-    lines = (folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    lines = existing(folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
     return [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
 
 
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=ONLY)
     parser.add_argument("--cache", default=tempfile.mkdtemp())
     given = parser.parse_args()
-    found = {name: measure(name, given.collections, given.cache) for name in given.only}
+    found = {name: measure(name, given.collections, given.cache) for name in present(given.only, given.collections)}
     head = ["collection", "system", *SETTINGS.measures[:6], "Judged@10"]
     rows = [
         [name, system, *[f"{values[kind]['value']:.3f}" for kind in head[2:]]]

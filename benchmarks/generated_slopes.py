@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, Given, given_by, run_with
-from benchmarks.collections_io import options, read_jsonl
+from benchmarks.collections_io import options, present, read_jsonl
 from benchmarks.laws import HEAD
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows import generate_queries
@@ -274,7 +274,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
-    found = {name: measure(name, given.collections, given.cache, given.work, given.seeds) for name in given.only}
+    found = {
+        name: measure(name, given.collections, given.cache, given.work, given.seeds)
+        for name in present(given.only, given.collections)
+    }
     write("generated_slopes", page(found), found)
 
 

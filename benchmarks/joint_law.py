@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, given_by, run_with
-from benchmarks.collections_io import options
+from benchmarks.collections_io import options, present
 from benchmarks.generated_slopes import done, some_of
 from benchmarks.laws import HEAD, PER_LABEL
 from benchmarks.report import machine, markdown_table, share, write
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
     found = {}
-    for name in given.only:
+    for name in present(given.only, given.collections):
         found[name] = measure(name, given.collections, given.cache, given.work)
         write("joint_law", page(found), found)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, run_of
-from benchmarks.collections_io import options
+from benchmarks.collections_io import options, present
 from benchmarks.report import machine, markdown_table, share, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
@@ -118,7 +118,10 @@ def main() -> None:
     parser = options(__doc__, NAMES)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     given = parser.parse_args()
-    found = {name: measure(name, given.collections, given.cache, given.seeds) for name in given.only}
+    found = {
+        name: measure(name, given.collections, given.cache, given.seeds)
+        for name in present(given.only, given.collections)
+    }
     covered = coverage()
     write("laws", page(found, covered), found | {"coverage": covered})
 

@@ -27,7 +27,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
+from benchmarks.collections_io import COLLECTIONS, existing, read_jsonl
 from benchmarks.neural_quality import MINILM, NAME
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.build_benchmark import steps
@@ -95,7 +95,7 @@ def cranfield(root: Path, out: Path) -> pa.Table:
 
 
 def _tsv(file: Path) -> list[list[str]]:
-    return [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    return [line.split("\t") for line in existing(file).read_text(encoding="utf-8").splitlines()[1:]]
 
 
 def _label(query: str, doc: str, positive: bool, unseen: bool) -> dict[str, Any]:

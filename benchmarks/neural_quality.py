@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
+from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, present, read_collection
 from benchmarks.quality import AUDIT_DEPTH, POOL_DEPTH, Rankings, fused_order, rank, recall, union
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -119,7 +119,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cache = EmbeddingCache(str(options.cache or folder), "float32")
-        results = {name: measure(read_collection(name, options.collections), cache) for name in options.only}
+        results = {
+            name: measure(read_collection(name, options.collections), cache)
+            for name in present(options.only, options.collections)
+        }
     write("neural_quality", _markdown(results), results)
 
 

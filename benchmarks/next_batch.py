@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adapt import MINILM, ONLY, TENANT, given_by, run_with
-from benchmarks.collections_io import options
+from benchmarks.collections_io import options, present
 from benchmarks.evaluating import _put
 from benchmarks.generated_slopes import some_of
 from benchmarks.laws import HEAD
@@ -300,7 +300,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
     found = {}
-    for name in given.only:
+    for name in present(given.only, given.collections):
         kept = given.work / f"{name}.pickle"
         if not kept.exists():
             with tempfile.TemporaryDirectory() as work:

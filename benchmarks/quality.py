@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
+from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, present, read_collection
 from benchmarks.report import machine, write
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
@@ -143,7 +143,9 @@ def main() -> None:
     parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the collections")
     parser.add_argument("--only", nargs="+", choices=LABELLED, default=LABELLED, help="collections to measure")
     options = parser.parse_args()
-    results = {name: measure(read_collection(name, options.collections)) for name in options.only}
+    results = {
+        name: measure(read_collection(name, options.collections)) for name in present(options.only, options.collections)
+    }
     write("quality", f"{to_markdown(results)}\n{machine()}", results)
 
 

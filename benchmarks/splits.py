@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
+from benchmarks.collections_io import COLLECTIONS, existing, read_jsonl
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.zipfian_log import ranks
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
@@ -305,7 +305,7 @@ def _rows(sides: NDArray[Any], side: str) -> list[int]:
 
 def words() -> list[str]:
     """Words of real documents, the most frequent first."""
-    text = (COLLECTIONS / "opensearch-docs" / "corpus.jsonl").read_text(encoding="utf-8").lower()
+    text = existing(COLLECTIONS / "opensearch-docs" / "corpus.jsonl").read_text(encoding="utf-8").lower()
     return [word for word, _ in Counter(re.findall(r"[a-z]{3,14}", text)).most_common()]
 
 

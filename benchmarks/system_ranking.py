@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from benchmarks.adaptive import TENANT, pooled
-from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_collection
+from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, present, read_collection
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
@@ -177,7 +177,10 @@ def main() -> None:
     parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the collections")
     options = parser.parse_args()
     settings = load_settings(options.preset, assignments=options.set)
-    results = {name: measure(read_collection(name, options.collections), settings) for name in options.only}
+    results = {
+        name: measure(read_collection(name, options.collections), settings)
+        for name in present(options.only, options.collections)
+    }
     kind = settings.judge.kind
     write(f"system_ranking_{kind}", f"{to_markdown(results, kind)}\n\n{machine()}", results)
 

@@ -52,9 +52,7 @@ ENTROPY_MEANS = Table(
             field("chance", pa.float64(), "of an encoder that scores all alike: ln 257 with 256 negatives"),
             field("pairs", pa.int64(), "how many"),
             field("queries", pa.int64(), "that they are of"),
-            field(
-                "negatives", pa.int32(), "fewest random texts that a pair is compared with: fewer lower entropy"
-            ),
+            field("negatives", pa.int32(), "fewest random texts that a pair is compared with: fewer lower entropy"),
         ]
     ),
 )
