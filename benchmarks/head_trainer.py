@@ -91,7 +91,7 @@ def by_the_trainer(batch: int) -> float:
             scratch, max_steps=STEPS, per_device_train_batch_size=batch, report_to="none", save_strategy="no",
             logging_strategy="no", disable_tqdm=True, use_cpu=True, learning_rate=1e-4,
         )  # fmt: skip
-        trainer = SentenceTransformerTrainer(model, given, rows, loss=Vectors(model))
+        trainer: Any = SentenceTransformerTrainer(model, given, rows, loss=Vectors(model))
         trainer.data_collator = Numbers()
         began = time.process_time()
         trainer.train()

@@ -135,7 +135,7 @@ def assembled(loaded: Any, settings: SentenceTransformersSettings, layers: Layer
         parts.append(_dense(weight, bias, last=number == len(layers) - 1))
     if layers:
         parts.append(normalize())
-    prompt = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
+    prompt: dict[str, Any] = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
     made = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
     return made.to(next(loaded.parameters()).dtype)
 

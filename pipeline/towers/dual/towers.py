@@ -89,7 +89,7 @@ class Towers:
             raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
         projection = modules().Dense(has, dimensions, bias=False, activation_function=nn.Identity())
         parts = [loaded[TRANSFORMER], loaded[POOLING], projection]
-        made = SentenceTransformer(modules=parts, device=str(loaded.device))
+        made: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
         made.default_prompt_name = None
         how = adapt.model_copy(update={"method": dual.method})
         if dual.method == "lora":
