@@ -41,7 +41,7 @@ def _scale_group(step: dict[str, Any]) -> str | None:
     """
     if step["unit_in"] != step["unit_out"]:
         return None
-    return step["step"] if step["unit_in"] == "rows" else step["unit_in"]
+    return str(step["step"] if step["unit_in"] == "rows" else step["unit_in"])
 
 
 def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
