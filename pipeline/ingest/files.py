@@ -2,8 +2,9 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -51,7 +52,8 @@ class File:
         path: where it lies.
         name: its path below the folder, with `/`; bytes that are no UTF-8 as `\\xff`.
         size: in bytes.
-        modified_ns: when it was changed last.
+        modified_ns: modification time.
+        changed_ns: time of the last change to the file or its inode, which no program can set back; None: below `s3://`.
         skipped: why it is not looked into; None: it can be.
     """
 
@@ -59,6 +61,7 @@ class File:
     name: str
     size: int
     modified_ns: int
+    changed_ns: int | None = None
     skipped: str | None = None
 
     @property
@@ -114,8 +117,29 @@ def conversions(files: list[File]) -> list[str]:
     ]
 
 
+SMALL_BYTES = 1 << 20
+"""Local files up to this size are compared by content; larger ones by size and times."""
+
+
+def files_fingerprint(files: Iterable[File]) -> str:
+    """Hash the names of some files and what tells each from other versions of itself (16 hex digits).
+
+    Archives, `rsync --times` and version control restore old modification times, so these alone do not show a change.
+    """
+    return key_of([[file.name, file.size, *_version(file)] for file in files])
+
+
+def _version(file: File) -> list[str | int | None]:
+    if file.changed_ns is not None and file.size <= SMALL_BYTES:
+        try:
+            return [sha256(file.path.read_bytes()).hexdigest()]
+        except OSError:  # whoever has to read it will report it
+            pass
+    return [file.modified_ns, file.changed_ns]
+
+
 def source_fingerprint(path: str) -> str:
-    """Hash the relative names, sizes and modification times of all files below a path (16 hex digits).
+    """Hash the relative names and versions of all files below a path (16 hex digits); see `files_fingerprint`.
 
     Raises:
         InputError: there is no such path, or no file below it.
@@ -123,7 +147,7 @@ def source_fingerprint(path: str) -> str:
     files = listing(path, remote=True)
     if not any(file for file in files if not file.skipped):
         raise InputError(f"{path} holds no files; name a file or a folder to read")
-    return key_of([[file.name, file.size, file.modified_ns] for file in files])
+    return files_fingerprint(files)
 
 
 def _below(root: Path) -> Iterator[File]:
@@ -179,9 +203,9 @@ def _remote(store: Store) -> Iterator[File]:
 
 def _file(path: Path, name: str, skipped: str | None = None) -> File:
     if skipped:
-        return File(path, name, 0, 0, skipped)
+        return File(path, name, 0, 0, skipped=skipped)
     status = path.stat()
-    return File(path, name, status.st_size, status.st_mtime_ns)
+    return File(path, name, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _raise(error: OSError) -> None:
@@ -239,7 +263,7 @@ def choose_queries(path: str, wanted: str) -> Choice:
         )
     if named:
         return Choice(named, None, [file for file in files if file.skipped])
-    return Choice(known, None, [file for file in files if file not in known])
+    return Choice(known, None, _without(files, known))
 
 
 def _of_beir(files: list[File], stem: str) -> list[File]:
@@ -263,7 +287,7 @@ def _split(path: str, files: list[File], formats: frozenset[str], reader: str | 
             "ingest.documents.format"
         )
         raise InputError(_nothing(path, "documents", files, readable))
-    return Choice(known, reader, [file for file in files if file not in known])
+    return Choice(known, reader, _without(files, known))
 
 
 def _nothing(path: str, what: str, files: list[File], readable: str) -> str:
@@ -276,4 +300,9 @@ def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Cho
         raise InputError(f"{path} holds no files; name a file or a folder to read")
     known = [file for file in files if file.format in formats]
     chosen = known or [file for file in files if not file.skipped]
-    return Choice(chosen, reader, [file for file in files if file not in chosen])
+    return Choice(chosen, reader, _without(files, chosen))
+
+
+def _without(files: Iterable[File], chosen: Iterable[File]) -> list[File]:
+    names = {file.name for file in chosen}
+    return [file for file in files if file.name not in names]

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from darklode.pipeline.base.artifacts import key_of
-from darklode.pipeline.ingest.files import File, with_columns
+from darklode.pipeline.ingest.files import File, files_fingerprint, with_columns
 
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
@@ -41,13 +40,13 @@ class Partition:
 
     @property
     def mark(self) -> str:
-        """A hash of the names, sizes and modification times of its files."""
-        return _mark(self.all)
+        """A fingerprint of its files."""
+        return files_fingerprint(self.all)
 
     @property
     def search_mark(self) -> str:
         """The same of what neighbours need of it."""
-        return _mark(self.searches)
+        return files_fingerprint(self.searches)
 
 
 def is_ubi(files: Iterable[File], wanted: str) -> bool:
@@ -108,7 +107,3 @@ def date_in(name: str) -> date | None:
 
 def _named(file: File, stem: str) -> bool:
     return any(part.startswith(stem) for part in file.name.split("/"))
-
-
-def _mark(files: Sequence[File]) -> str:
-    return key_of([[file.name, file.size, file.modified_ns] for file in files])

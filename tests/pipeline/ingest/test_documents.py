@@ -153,7 +153,7 @@ def test_one_file_alone(tmp_path: Path) -> None:
     assert (row["doc_id"], row["title"]) == ("a.md", "A")
 
 
-def test_the_fingerprint_follows_names_sizes_and_times(tmp_path: Path) -> None:
+def test_the_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     docs = folder(tmp_path, {"a.md": "a"})
     first = source_fingerprint(str(docs))
     assert source_fingerprint(str(docs)) == first

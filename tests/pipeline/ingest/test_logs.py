@@ -102,10 +102,13 @@ def test_a_replaced_day_is_read_again_when_it_is_asked_for(tmp_path: Path) -> No
         assert "query 2" in again.column("query")
 
 
-def test_a_touched_day_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_day_that_is_read_again_gives_the_same_bytes(tmp_path: Path) -> None:
     log = log_of_days(tmp_path / "log", 2, 3)
     first = logs_of(log, tmp_path / "run")
-    os.utime(log / "date=2026-03-02/a.csv", (1, 1))
+    changed = log / "date=2026-03-02/a.csv"
+    os.utime(changed, (1, 1))
+    assert logs_of(log, tmp_path / "run", nightly=True).manifest.facts["sources"] == first.manifest.facts["sources"]
+    changed.write_bytes(changed.read_bytes() + b"\n")
     again = logs_of(log, tmp_path / "run", nightly=True)
     assert again.files == first.files
     assert again.manifest.facts["sources"] != first.manifest.facts["sources"]
