@@ -1,7 +1,7 @@
 """Stage 1: documents from a folder of Markdown, HTML and text, from JSON lines, CSV, Parquet or BEIR, as one table."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,10 +44,17 @@ class Folder:
         Raises:
             InputError: a file cannot be opened, or no file has a key that the settings name.
         """
+        yield from self.blocks(choice.files)
+        for role, name in self._columns.named.items():
+            if role != "text":
+                self._columns.check(self._path, role, name, self._keys)
+
+    def blocks(self, documents: Iterable[File]) -> Iterator[Block]:
+        """The documents of some files, whatever keys they have."""
         rows: list[Row] = []
         files: list[str] = []
         size = 0
-        for file in choice.files:
+        for file in documents:
             row = self._read(file)
             if row:
                 rows.append(row)
@@ -58,9 +65,6 @@ class Folder:
                 rows, files, size = [], [], 0
         if rows:
             yield _block(rows, files)
-        for role, name in self._columns.named.items():
-            if role != "text":
-                self._columns.check(self._path, role, name, self._keys)
 
     def _read(self, file: File) -> Row | None:
         self._intake.saw(1)

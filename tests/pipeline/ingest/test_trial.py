@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, InputError, TooManyRejects
-from darklode.pipeline.ingest import trial
+from darklode.pipeline.ingest import documents, trial
 from darklode.pipeline.ingest.trial import try_documents, try_log, try_queries
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
@@ -100,3 +100,17 @@ def test_a_log_whose_clicks_are_no_clicks_is_refused(tmp_path: Path) -> None:
     log_of(tmp_path, "2026-03-01", clicked="perhaps")
     with pytest.raises(TooManyRejects, match="neither a truth value nor a count"):
         try_log(str(tmp_path), LogSettings(), PLAIN, None, {})
+
+
+def test_of_many_pages_the_first_are_read_and_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No page among the first has the key that the settings name; one after them may."""
+    reads: list[str] = []
+    read = documents.read_prose
+    monkeypatch.setattr(documents, "read_prose", lambda text, form: reads.append(text) or read(text, form))
+    for number in range(trial.PAGES):
+        write(tmp_path / "docs" / f"{number:03}.md", "---\ntitle: [\n---\ntext")
+    write(tmp_path / "docs" / "zz.md", "---\norg: x\n---\ntext\n")
+    named = IngestSettings.model_validate({"documents": {"columns": {"tenant": "org"}}})
+    (note,) = try_documents(str(tmp_path / "docs"), named)
+    assert note.startswith(f"{tmp_path / 'docs'}: {trial.PAGES} of its first {trial.PAGES} rows cannot be read")
+    assert len(reads) == trial.PAGES
