@@ -25,11 +25,12 @@ from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
 from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
-from darklode.pipeline.ingest.trial import try_documents, try_log, try_queries
+from darklode.pipeline.ingest.trial import first_queries, try_documents, try_log, try_queries
 from darklode.pipeline.judge.build import configured, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
@@ -95,6 +96,7 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
     return [
         lambda: try_documents(docs, settings.ingest),
         lambda: try_queries(queries, settings.ingest),
+        lambda: _languages(queries, settings),
         lambda: _place(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
         lambda: _parts(out, settings, builders(settings)),
@@ -140,6 +142,27 @@ def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
         lambda: _parts(out, settings, _of_retrievers(tools.named_systems(settings, mined=mined))),
         *_around(out, settings),
     ]
+
+
+def _languages(queries: str, settings: Settings) -> Iterator[str]:
+    """The languages that many queries are in and that cleaning drops."""
+    kept = settings.clean.languages
+    if settings.clean.keep_all or not kept:
+        return
+    shares = languages_of(first_queries(queries, settings.ingest))
+    dropped = {language: share for language, share in shares.items() if language not in kept}
+    if dropped:
+        looks = ", ".join(f"{share:.0%} {language}" for language, share in dropped.items())
+        proposed = language_setting([*(name for name in kept if name in shares), *dropped])
+        yield (
+            f"{queries}: the language of the queries looks like {looks}, and clean.language keeps {', '.join(kept)} "
+            f"alone; to keep those too: --set clean.language={proposed}, or null for every language"
+        )
+
+
+def language_setting(languages: Sequence[str]) -> str:
+    """The value of `clean.language` that keeps some languages, as `--set` takes it."""
+    return languages[0] if len(languages) == 1 else f"[{', '.join(languages)}]"
 
 
 def _around(out: str, settings: Settings) -> list[Check]:

@@ -177,13 +177,36 @@ def init(
     root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
     chosen = ask.sources(found, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
-    spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", "en")
+    likely = _likely_languages(found["queries"], chosen) if language is None else None
+    spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", likely)
     chosen |= {"clean.language": _languages(spoken)} if spoken != "en" else {}
     licensed = ask("license", license_, "Licence of documents and queries", "unknown")
     chosen |= {"card.license": licensed} if licensed != "unknown" else {}
     found |= {"out": f"{root}/benchmark" if found["queries"] else "", "mined": f"{root}/mined" if found["logs"] else ""}
     paths = {name: _from(file, value) for name, value in found.items() if value}
     _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
+
+
+def _likely_languages(queries: str, chosen: Mapping[str, Any]) -> str:
+    """The languages that the queries look like, comma-separated; `en` where nothing can be said of them.
+
+    Raises:
+        InputError: the queries cannot be read with the settings that were chosen.
+    """
+    if not queries or "://" in queries:
+        return "en"
+    from darklode.pipeline.ingest.trial import first_queries
+    from darklode.pipeline.prepare.language import languages_of
+
+    settings = load_settings(
+        assignments=[f"{key}={_value(value)}" for key, value in chosen.items() if "ingest." in key]
+    )
+    shares = languages_of(first_queries(queries, settings.ingest))
+    if shares and list(shares) != ["en"]:
+        looks = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
+        line = f"{queries}: the language of the queries looks like {looks}; --language takes another"
+        console.print(printable(line), soft_wrap=True)
+    return ",".join(shares) or "en"
 
 
 def _languages(spoken: str) -> list[str] | str | None:

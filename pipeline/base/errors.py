@@ -5,7 +5,8 @@ DarklodeError
 │   └── CommandLineError  the same of an option, and not of a file
 ├── InputError            a path, file or column that cannot be read at all
 │   ├── MissingColumns    columns that a source must have, and no name of its own says which they are
-│   └── TooManyRejects    so many bad rows that the mapping must be wrong
+│   ├── TooManyRejects    so many bad rows that the mapping must be wrong
+│   └── EverythingDropped a stage dropped every row; its rejects are written
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people
@@ -69,6 +70,10 @@ class MissingColumns(InputError):
 
 class TooManyRejects(InputError):
     """More rows were unreadable than `ingest.max_reject_share` allows."""
+
+
+class EverythingDropped(InputError):
+    """A stage dropped every row. What it wrote until then, its rejects above all, can be read; it will run again."""
 
 
 class ArtifactError(DarklodeError):

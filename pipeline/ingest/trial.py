@@ -9,6 +9,8 @@ from datetime import date
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
+
 from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.ingest import documents, queries
 from darklode.pipeline.ingest.columns import Columns, document_columns, event_columns, log_columns, query_columns
@@ -29,6 +31,8 @@ FILES = 8
 """So many files with columns are looked into, the first megabyte of each."""
 PAGES = 64
 """So many files of prose."""
+TEXTS = 1000
+"""So many queries are looked at for their language."""
 
 Use = Callable[[Block], None]
 
@@ -62,7 +66,7 @@ def try_documents(path: str, settings: IngestSettings) -> list[str]:
     if choice.format == "folder":
         whole = _is_short(choice.files, PAGES)
         folder = documents.Folder(path, columns, intake, settings.max_row_bytes)
-        _use(folder.read(choice), use, whole=whole)
+        _use(folder.read(choice) if whole else folder.blocks(choice.files[:PAGES]), use, whole=whole)
     else:
         whole = _read(choice.files, choice.format, Trial(columns, intake, settings), use)
     others = [f"{path}: {phrase}" for phrase in conversions(choice.others)]
@@ -79,6 +83,20 @@ def try_queries(path: str, settings: IngestSettings) -> list[str]:
 
     whole = _read(choice.files, choice.format, Trial(columns, intake, settings), use)
     return _told(intake, path, settings, whole=whole)
+
+
+def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
+    """Texts from the beginning of a query log, at most `TEXTS`, evenly spaced.
+
+    Raises:
+        InputError: as for `try_queries`.
+    """
+    choice = choose_queries(path, settings.queries.format)
+    trial = Trial(query_columns(settings.queries.columns), _intake("queries", path), settings)
+    blocks: list[Block] = []
+    _read(choice.files, choice.format, trial, blocks.append)
+    texts = pa.concat_arrays([pa.array([], pa.string()), *(block.columns["text"] for block in blocks)]).drop_null()
+    return texts[:: max(1, -(-len(texts) // TEXTS))]
 
 
 def try_log(

@@ -4,24 +4,33 @@ Each filter says of every query why it goes, or that it stays. What goes is in `
 another query says the same names that query.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import EverythingDropped
 from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.prepare.diversity import pick_representatives
 from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes
-from darklode.pipeline.prepare.language import drop_other_languages
+from darklode.pipeline.prepare.language import LANGUAGE, drop_other_languages
 from darklode.pipeline.prepare.noise import drop_noise
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import CLEANED_QUERIES, RAW_QUERIES
 
 CLEAN = Stage("clean", 2, ("raw_queries", "documents"), ("cleaned_queries",))
+
+REMEDIES = {
+    "clean.noise": "clean.noise (false keeps all)",
+    "clean.length": "clean.min_percentile and clean.max_percentile",
+    "clean.duplicates": "clean.deduplicate (false keeps all)",
+    "clean.diversity": "clean.per_cluster (0 keeps all)",
+}
+"""The setting that loosens each step; that of the language depends on the queries."""
 
 Filter = Callable[[pa.Table], FilterResult]
 
@@ -36,7 +45,7 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
         seed: of the clustering.
 
     Raises:
-        InputError: no query passed.
+        EverythingDropped: no query passed.
     """
     queries = _working_table(tables.read("raw_queries"), settings)
     dropped: list[tuple[str, pa.Table]] = []
@@ -44,13 +53,39 @@ def clean(tables: Tables, output: Output, settings: CleanSettings, *, seed: int)
         output.progress(number, 5)
         queries, gone = _apply(f"clean.{name}", sieve(queries), output, settings.keep_all)
         dropped.append((f"clean.{name}", gone))
-    if not queries.num_rows:
-        raise InputError("cleaning dropped every query; loosen the settings under clean, or pass --keep-all-queries")
     for step, gone in name_survivors(dropped):
         output.reject(step, RAW_QUERIES.name, {name: gone[name] for name in gone.column_names})
     columns = {name: queries[name] for name in CLEANED_QUERIES.schema.names}
     in_order = CLEANED_QUERIES.rows(columns).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
     output.write("cleaned_queries", in_order)
+    if not queries.num_rows:
+        raise EverythingDropped(explain_drops(dropped, settings))
+
+
+def explain_drops(dropped: Sequence[tuple[str, pa.Table]], settings: CleanSettings) -> str:
+    """Which rules dropped all queries, the one that dropped most first, and the setting that loosens that one."""
+    steps = {step: Counter(rejects["reason"].to_pylist()) for step, rejects in dropped}
+    totals = Counter({step: reasons.total() for step, reasons in steps.items() if reasons})
+    rules = [f"{step} {n:,} ({_commonest(steps[step])})" for step, n in totals.most_common()]
+    return (
+        f"cleaning dropped every query: {'; '.join(rules) or 'there was none'}. "
+        f"{_remedy(next(iter(totals.most_common()), ('', 0))[0], steps, settings)}pass --keep-all-queries to clean "
+        'nothing. `darklode query RUN "FROM rejects"` lists each query with its reason'
+    )
+
+
+def _commonest(reasons: Counter[str]) -> str:
+    return ", ".join(
+        f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
+    )
+
+
+def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSettings) -> str:
+    if step == "clean.language":
+        language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE} ")
+        kept = ", ".join(settings.languages)
+        return f"clean.language keeps {kept}: set clean.language={language}, or null to keep every language; or "
+    return f"Loosen {REMEDIES[step]}; or " if step in REMEDIES else ""
 
 
 def _filters(tables: Tables, settings: CleanSettings, seed: int) -> list[tuple[str, Filter]]:

@@ -18,6 +18,9 @@ from darklode.pipeline.prepare.wording import KNOWN_WORDS, WORDS
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import DOCUMENTS
 
+LANGUAGE = "language"
+"""The reason of a reject, before the language's code."""
+
 KNOWN_OF_OTHERS = 0.25
 """Share of the words of a query in another language that the documents know: names, loan words, words spelled alike."""
 
@@ -31,6 +34,13 @@ BEGINNING = 80
 """Characters that the identification reads of a text."""
 
 CANDIDATES = 5
+
+FEW_TEXTS, FEWER_TEXTS = 20, 10
+"""From so many texts on a language with `LEAST_SHARE` is one of theirs, from fewer one with `LEAST_SHARE_OF_FEW`.
+
+English queries of seven collections, drawn 20 at a time, never showed another language with more than .24.
+"""
+LEAST_SHARE, LEAST_SHARE_OF_FEW = 0.25, 0.5
 
 _STRANGERS = "documents ANTI JOIN strangers USING (tenant, doc_id)"
 
@@ -64,7 +74,7 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
     found = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
     for name, column in found.items():
         queries = queries.append_column(name, column)
-    reasons = pc.binary_join_element_wise("language", languages, " ")
+    reasons = pc.binary_join_element_wise(LANGUAGE, languages, " ")
     return FilterResult.by_reason(queries, pc.if_else(pa.array(foreign), reasons, pa.scalar(None, pa.string())))
 
 
@@ -74,6 +84,22 @@ def identified(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float3
 
     found = [detect(text, model="lite")[0] for text in _beginnings(texts)]
     return pa.array([item["lang"] for item in found], pa.string()), np.array([item["score"] for item in found], "f4")
+
+
+def languages_of(texts: pa.StringArray) -> dict[str, float]:
+    """The languages that many of some texts are in, with their shares, weighted by probability; largest first.
+
+    Empty where the texts are too few to tell.
+    """
+    if len(texts) < FEWER_TEXTS:
+        return {}
+    least = LEAST_SHARE if len(texts) >= FEW_TEXTS else LEAST_SHARE_OF_FEW
+    languages, scores = identified(texts)
+    weights = pa.table({"language": languages, "score": scores}).group_by("language").aggregate([("score", "sum")])
+    shares = dict(zip(weights["language"].to_pylist(), weights["score_sum"].to_pylist(), strict=True))
+    total = sum(shares.values())
+    common = {language: share / total for language, share in shares.items() if share >= least * total}
+    return dict(sorted(common.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _candidates(texts: pa.StringArray) -> list[list[str]]:

@@ -126,3 +126,45 @@ def test_check_only_looks(call: Call, tmp_path: Path) -> None:
     mined = call("mine", "--docs", SAMPLE, "--logs", "nothing", "--out", tmp_path / "run", "--check")
     assert (mined.code, mined.err) == (1, "error: nothing does not exist; name a file or a folder to read\n")
     assert list(tmp_path.iterdir()) == []
+
+
+FOREIGN = {
+    "de": """wie kann ich mein Passwort ändern|Wie lösche ich ein Konto?|wo finde ich die Rechnung|Passwort zurücksetzen
+        gibt es eine Möglichkeit, den Zugang zu sperren|Fehlermeldung beim Speichern der Einstellungen
+        kann man Berichte mit Kollegen teilen|Was kostet eine Lizenz?|Anmeldung funktioniert nicht mehr
+        Warum wird die Datei nicht angezeigt?""",
+    "en": """how can I change my password|how do I delete an account|where do I find the invoice|reset my password
+        is there a way to block access|error message while saving the settings|can I share reports with colleagues
+        what does a license cost|login no longer works|why is the file not shown""",
+}
+
+
+def questions(file: Path, **copies: int) -> Path:
+    texts = [
+        text.strip()
+        for language, n in copies.items()
+        for text in FOREIGN[language].replace("\n", "|").split("|") * n
+        if text.strip()
+    ]
+    file.write_text("".join(f"{text}\n" for text in texts))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("copies", "settings", "said"),
+    [
+        ({"de": 2}, [], ["100% de, and clean.language keeps en alone", "clean.language=de,"]),
+        ({"de": 1}, [], ["% de, and clean.language keeps en alone"]),
+        ({"de": 2, "en": 2}, [], ["clean.language=[en, de], or null for every language"]),
+        ({"de": 2, "en": 2}, ["clean.language=[de, en]"], []),
+        ({"de": 2}, ["clean.language=null"], []),
+        ({"de": 2}, ["clean.keep_all=true"], []),
+        ({"en": 2}, [], []),
+    ],
+)
+def test_the_language_of_the_queries_is_told_where_cleaning_would_drop_it(
+    tmp_path: Path, copies: dict[str, int], settings: list[str], said: list[str]
+) -> None:
+    found = build_of(tmp_path, *settings, queries=questions(tmp_path / "q.txt", **copies))
+    assert (len(found.notes), found.errors) == (bool(said), [])
+    assert all(words in found.notes[0] for words in said)

@@ -23,9 +23,11 @@ from darklode.pipeline.base.artifacts.stage import (
 )
 from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
 from darklode.pipeline.base.artifacts.tables import Tables, content, named
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
+FAILURE = "failure"
+"""The fact of a stage that dropped every row."""
 
 
 @cache  # a process keeps what it has loaded; reading it anew takes as long as a small stage
@@ -147,6 +149,8 @@ class Run:
             return "not run yet"
         if manifest.fingerprint != mark:
             return difference(manifest, inputs, settings)
+        if FAILURE in manifest.facts:
+            return "it dropped every row"
         return self._damage(manifest)
 
     def _damage(self, manifest: Manifest) -> str | None:
@@ -156,12 +160,21 @@ class Run:
         return None
 
     def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = silent) -> Manifest:
-        """Run a stage's work and write its manifest last; then delete what the manifest no longer names."""
+        """Run a stage's work and write its manifest last; then delete what the manifest no longer names.
+
+        Raises:
+            EverythingDropped: the stage did; its rejects are written, and it is not up to date.
+        """
         stage, began = plan.stage, time.perf_counter()
         self.store.shared("progress")
         before = self.manifest(stage)
         output = Output(self.store, plan, before, report)
-        work(self._read_by(stage), output)
+        failure = None
+        try:
+            work(self._read_by(stage), output)
+        except EverythingDropped as error:  # its rejects say why
+            failure = error
+            output.facts[FAILURE] = str(error)
         outputs = output.close()
         seconds = round(time.perf_counter() - began, 3)
         manifest = Manifest(
@@ -184,6 +197,8 @@ class Run:
             raise ArtifactError(message)
         self.store.write(name, manifest.to_json())
         self.tidy(manifest)
+        if failure:
+            raise failure
         return manifest
 
     def _read_by(self, stage: Stage) -> Tables:

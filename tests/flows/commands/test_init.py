@@ -197,3 +197,13 @@ def _until(terminal: int, text: str) -> str:
     while text not in seen:
         seen += os.read(terminal, 4096).decode()
     return seen
+
+
+@pytest.mark.parametrize(("option", "language"), [([], "de"), (["--language", "en"], "en"), (["--language", ""], None)])
+def test_the_language_of_the_queries_is_found(call: Call, data: Path, option: list[str], language: str | None) -> None:
+    rows = "".join(f"Wie kann ich die Rechnung Nummer {n} herunterladen,1\n" for n in range(20))
+    (data / "german.csv").write_text(f"search_term,n\n{rows}")
+    shown = call("init", "--docs", "handbook", "--queries", "german.csv", *option)
+    assert (shown.code, shown.err) == (0, "")
+    assert ("looks like 100% de" in shown.out) == (not option)
+    assert load_settings(config=data / "darklode.yaml").clean.language == language
