@@ -8,7 +8,16 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
-from darklode.flows.nights import ask_to_learn, asked_to_learn, days, decide, tell_held, tell_what_came, testing_on
+from darklode.flows.nights import (
+    ask_to_learn,
+    asked_to_learn,
+    days,
+    decide,
+    tell_held,
+    tell_misplaced,
+    tell_what_came,
+    testing_on,
+)
 from darklode.flows.places import Place
 from darklode.flows.runs import place_for, record
 from darklode.flows.spreading import spreading
@@ -105,6 +114,7 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
             chosen = testing_on(history_of(run, chosen), chosen, test_days)
             record(run, {"logs": logs, "docs": docs}, chosen)
             job = steps(run, logs, docs, chosen, dates, spread)
+        tell_misplaced(run)
         for step in job[admitted:]:
             if step.wanted:
                 run_step(run, step)

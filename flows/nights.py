@@ -8,11 +8,12 @@ from darklode.flows.notifying import post, told
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.base.errors import CommandLineError, HeldBack
+from darklode.pipeline.base.errors import ArtifactError, CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.admitted import WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decisions, Wish
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.pipeline.mine.history import History
+from darklode.pipeline.triplets.placement import MISPLACED, has_old_layout, misplaced_triplets
 from darklode.schemas.settings import Settings
 
 NAMED = 5
@@ -29,6 +30,22 @@ def tell_what_came(before: Manifest | None, after: Manifest) -> None:
     elif before:
         named = ", ".join(new[:NAMED]) + (" …" if len(new) > NAMED else "")
         reporter().say(f"new in the log, or changed: {named}")
+
+
+def tell_misplaced(run: Run) -> None:
+    """Warn of triplets that an earlier version wrote to another tenant's folder; this night writes all of them anew."""
+    if not has_old_layout(run):
+        return
+    try:
+        files = list(misplaced_triplets(run))
+    except ArtifactError:  # a damaged file, of which nothing can be told but that it is written anew
+        return
+    if files:
+        n = sum(file.misplaced for file in files)
+        reporter().say(
+            f"an earlier version of Darklode wrote {n:,} triplets that {MISPLACED}; they are written anew now. Make "
+            "exports, adapters and towers from this run again"
+        )
 
 
 def decide(run: Run, history: History, wish: Wish) -> None:

@@ -10,6 +10,7 @@ from darklode.pipeline.base.artifacts.verify import Looked
 from darklode.pipeline.base.artifacts.verify import verify as read_all
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.mine.admission.decisions import Decisions
+from darklode.pipeline.triplets.placement import MISPLACED, REBUILD_TRIPLETS, misplaced_triplets
 from darklode.pipeline.validate.review.journal import Journal
 
 app = application()
@@ -17,7 +18,10 @@ app = application()
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Read a run's tables, manifests and notes; name each file that is not what was written, and what to do."""
+    """Read a run's tables, manifests and notes; name each file that is not what was written, and what to do.
+
+    Triplets that lie in the folder of another tenant, source, split or day are named, too.
+    """
     of, looked = Run(run), list[Looked]()
     if not of.store.sizes("manifests") and not runs.noted(of):
         raise runs.no_run(of)
@@ -29,6 +33,12 @@ def verify(run: RunArgument) -> None:
     for sentence in notes:
         _name(sentence)
     damaged = len(notes) + sum(one.wrong is not None for one in looked)
+    misplaced = [] if damaged else list(misplaced_triplets(of))
+    for one_file in misplaced:
+        _name(f"{of.store.path(one_file.file)}: {one_file.misplaced:,} of {one_file.rows:,} triplets {MISPLACED}")
+    if misplaced:
+        n = sum(one_file.misplaced for one_file in misplaced)
+        raise ArtifactError(f"{of.store.url}: {n:,} triplets {MISPLACED}, in the files named above; {REBUILD_TRIPLETS}")
     if damaged:
         raise ArtifactError(f"{of.store.url} has {damaged:,} damaged file{'s' * (damaged > 1)}, named above")
     size = sum(one.size for one in looked) / 1e6

@@ -1,13 +1,10 @@
 """A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
 
-from collections.abc import Sequence
-
 import duckdb
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Part, Run, Tables
-from darklode.pipeline.base.artifacts.stage import hive_keys, partition_of
-from darklode.pipeline.base.artifacts.tables import hive_option, named, no_rows, patched, verbatim
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.artifacts.tables import NO_HIVE, named, no_rows, patched, verbatim
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
@@ -46,17 +43,16 @@ def views_sql(run: Run) -> str:
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
     for name, table in TABLES.items():
         own = named(parts, name)
-        rows = {one: _rows(TABLES[one], of_one) for one, of_one in own.items()} or {name: no_rows(table)}
+        rows = {one: _rows(TABLES[one]) for one in own} or {name: no_rows(table)}
         sql = patched(table, rows) if len(rows) > 1 else rows[name]
         lines.append(f"CREATE OR REPLACE VIEW {name} AS {sql};")
     return "\n".join(lines) + "\n"
 
 
-def _rows(table: Table, parts: Sequence[Part]) -> str:
+def _rows(table: Table) -> str:
     columns = ", ".join(f'"{name}"' for name in table.schema.names)
-    option = hive_option(table.name, hive_keys(partition_of(parts[0].file)))
     pattern = literal(f"/tables/{table.name}/**/*.parquet")
-    return f"SELECT {columns} FROM read_parquet(run_folder() || {pattern}, {option})"
+    return f"SELECT {columns} FROM read_parquet(run_folder() || {pattern}, {NO_HIVE})"
 
 
 def query(run: Run, sql: str) -> pa.Table:

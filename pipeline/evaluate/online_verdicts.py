@@ -86,7 +86,8 @@ def online_verdicts(
     Source: ScalingNote, 4.6.
     """
     rows = _drawn(tables, settings, searches, seed)
-    blocks = rows.select(["tenant", "block"]).group_by(["tenant", "block"], use_threads=False).aggregate([]).to_pylist()
+    keys = ["tenant", "block"]
+    blocks = rows.group_by(keys).aggregate([]).sort_by([(key, "ascending") for key in keys]).to_pylist()
     with (
         Tenants(tables, Ranker(judge_for, {}, "")) as tenants,
         JudgingSession(output, rows.num_rows, measure="shown") as session,

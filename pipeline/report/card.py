@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.artifacts.stage import partition_of
+from darklode.pipeline.base.artifacts.stage import partition_name, partition_of
 from darklode.pipeline.base.card import Files, cell, closing, document, name_of, with_front_matter
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
@@ -236,7 +236,7 @@ def _mined_configs(run: Run) -> Files:
     """Files of each config by split: triplets lie in a folder a split, what is of a later period is the test split."""
     parts = {table: [part for part in some if part.rows] for table, some in run.parts().items()}
     folders = {part.file.split("/")[-2] for part in parts.get("triplets", ())}
-    named = {split: f"split={split}" for split in SPLITS}
+    named = {split: partition_name({"split": split}) for split in SPLITS}
     return {
         "triplets": {split: f"tables/triplets/**/{one}/*.parquet" for split, one in named.items() if one in folders},
         "test": {"test": "tables/mined_test/*.parquet"} if parts.get("mined_test") else {},

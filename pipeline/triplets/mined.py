@@ -6,22 +6,24 @@ from datetime import date
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from urllib.parse import quote
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
+from darklode.pipeline.base.artifacts.stage import partition_name
 from darklode.pipeline.base.relations import Relation, view
 from darklode.pipeline.mine.days import chained, digests
 from darklode.pipeline.mine.tiers import LOTS, tier_of
+from darklode.pipeline.triplets.placement import TRIPLET_ID
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 7, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 8, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 ROWS = 1 << 14
@@ -79,7 +81,7 @@ WEIGHED = """
 """
 LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
 
-NAME = "substr(sha256(concat_ws(chr(0), p.tenant, p.query_id, p.positive_id, p.source)), 1, 24)"
+NAME = TRIPLET_ID.format(of="p.")
 
 JOINED = f"""
     WITH block AS (FROM accepted WHERE number >= $first AND number < $first + $rows),
@@ -121,7 +123,7 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
 
     Args:
         tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
-        output: takes `triplets`, in folders `tenant=…/date=…/source=…/split=…`, and its patch.
+        output: takes `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
         settings: how long texts are, and the tiers.
         apart: a positive makes triplets on one side only, that of the first query that had it.
         seed: of the tiers.
@@ -189,8 +191,8 @@ def _day(
     left_out = _weigh(connection, str(pairs))
     same = (run for rows in _joined(connection, given) for run in _runs(rows))
     for (tenant, source, day), some in groupby(same, itemgetter(0)):
-        folder = f"tenant={quote(tenant, safe='')}/date={day.isoformat()}/source={source}"
-        folders = {split: f"{folder}/split={split}" for split in SPLITS}
+        shared = {"tenant": tenant, "date": day, "source": source}
+        folders = {split: partition_name(shared | {"split": split}) for split in SPLITS}
         with output.packed("triplets", *folders.values()) as take:
             for _, run in some:
                 for split, place in folders.items():
@@ -226,9 +228,12 @@ def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) 
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
-    """The rows of each tenant, source and day; they come sorted by tenant and source, and are of one day."""
-    ends = rows.group_by(["tenant", "source", "date"], use_threads=False).aggregate([([], "count_all")]).to_pylist()
-    start = 0
-    for one in ends:
-        yield (one["tenant"], one["source"], one["date"]), rows.slice(start, one["count_all"])
-        start += one["count_all"]
+    """Consecutive rows that agree in tenant, source and day; `group_by` would give the sizes in no certain order."""
+    keys = [rows[name] for name in ("tenant", "source", "date")]
+    differs = np.zeros(max(rows.num_rows - 1, 0), bool)
+    for key in keys:
+        differs |= pc.not_equal(key[1:], key[:-1]).to_numpy(zero_copy_only=False)
+    starts = [0, *(np.flatnonzero(differs) + 1).tolist()] if rows.num_rows else []
+    for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
+        tenant, source, day = (key[start].as_py() for key in keys)
+        yield (tenant, source, day), rows.slice(start, end - start)

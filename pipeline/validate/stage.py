@@ -139,9 +139,10 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
 
 def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
     found = tables.sql(PAIRWISE)
-    names = found.select(["reviewer", "other"])
-    for pair in names.group_by(names.column_names, use_threads=False).aggregate([]).to_pylist():
-        one, two = (pc.equal(found[name], pair[name]) for name in names.column_names)
+    names = ["reviewer", "other"]
+    pairs = found.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
+    for pair in pairs.to_pylist():
+        one, two = (pc.equal(found[name], pair[name]) for name in names)
         own = found.filter(pc.and_(one, two))
         counts = np.column_stack([own[name].to_numpy() for name in ("both", "first", "second", "neither")])
         kappa = bootstrap(counts.astype(np.float64), _kappa, resamples, seed)

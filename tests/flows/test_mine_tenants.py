@@ -69,7 +69,7 @@ def write(file: Path, rows: Sequence[object]) -> None:
 
 def of_tenant(run: Path, tenant: str) -> dict[str, bytes]:
     """The files of a tenant's triplets."""
-    return {name: data for name, data in tables_of(run).items() if name.startswith(f"triplets/tenant={tenant}/")}
+    return {name: data for name, data in tables_of(run).items() if name.startswith(f"triplets/tenant-{tenant}/")}
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str
         alone = mined(tmp_path / tenant, [tenant], seed, assignments)
         files = of_tenant(both, tenant)
         assert files == of_tenant(alone, tenant) == {n: d for n, d in tables_of(alone).items() if "triplets/t" in n}
-        assert {name.split("/")[3] for name in files} >= {"source=click_one_hop", "source=click_multi_hop"}
+        assert {name.split("/")[3] for name in files} >= {"source-click_one_hop", "source-click_multi_hop"}
         (stranger,) = {*MARKERS.values()} - {MARKERS[tenant]}
-        for file in (both / "tables" / "triplets" / f"tenant={tenant}").rglob("*.parquet"):
+        for file in (both / "tables" / "triplets" / f"tenant-{tenant}").rglob("*.parquet"):
             texts = [
                 text
                 for row in pq.read_table(file, partitioning=None).to_pylist()

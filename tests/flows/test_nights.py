@@ -6,15 +6,27 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.executor import InProcess, executing
-from darklode.flows.nights import NAMED, TOLD, ask_to_learn, asked_to_learn, decide, tell_held, tell_what_came
+from darklode.flows.nights import (
+    NAMED,
+    TOLD,
+    ask_to_learn,
+    asked_to_learn,
+    decide,
+    tell_held,
+    tell_misplaced,
+    tell_what_came,
+)
 from darklode.flows.reporting import Silent, reporting
 from darklode.flows.runs import note, noted
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import HeldBack, SettingsError
 from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.mine.history import History
+from darklode.pipeline.triplets.placement import has_old_layout
 from darklode.schemas.tables import TABLES
 from helpers.hook import listening
+from helpers.mined_tables import give_pairs, publish_triplets
+from helpers.old_triplets import to_old_layout
 from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, mine
 
@@ -146,3 +158,23 @@ def test_who_asks_to_learn_asks_for_all_that_is_admitted(run: Run) -> None:
     log_days(run, ("t", "admitted", []), ("t", "admitted", []), ("t", "held", []))
     ask_to_learn(run, history)
     assert asked_to_learn(run) == FIRST + timedelta(1) == date.fromisoformat(noted(run)["learn"])
+
+
+@pytest.mark.parametrize("wrong", [{}, {"acme": "beta", "beta": "acme"}])
+def test_triplets_in_another_tenants_folder_are_told_before_they_are_written_anew(
+    run: Run, wrong: dict[str, str]
+) -> None:
+    pairs = [{"tenant": tenant, "query_id": "q", "positive_id": "d"} for tenant in ("acme", "beta")]
+    docs = [{"tenant": tenant, "doc_id": "d", "text": "x"} for tenant in ("acme", "beta")]
+    give_pairs(run, pairs, docs, {"q": "x"})
+    publish_triplets(run)
+    to_old_layout(run, wrong=wrong)
+    told = Told()
+    with reporting(told):
+        tell_misplaced(run)
+        publish_triplets(run)
+        tell_misplaced(run)
+    assert [sentence[:55] for sentence in told.said] == [
+        "an earlier version of Darklode wrote 2 triplets that be"
+    ] * bool(wrong)
+    assert not has_old_layout(run)

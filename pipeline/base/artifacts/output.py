@@ -28,10 +28,10 @@ from darklode.pipeline.base.artifacts.stage import (
     Manifest,
     Part,
     Plan,
-    hive_keys,
     key_of,
     part_file,
     partition_of,
+    partition_values,
 )
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables, pieces
@@ -110,21 +110,26 @@ class Output:
             table: one that the stage declares.
             rows: in the table's schema.
             partition: a folder of the table to write to, such as `2026-03-01`; its parts have their own numbers. A
-                folder such as `date=2026-03-01` stands for the column, which its files then leave out.
+                folder of `partition_name`, such as `tenant-acme`, takes rows of that value only.
 
         Raises:
-            ValueError: the stage does not declare the table, or the rows do not have its schema.
+            ValueError: the stage does not declare the table, the rows do not have its schema, or they do not have the
+                values that the folder names.
         """
-        self._check(table, rows)
+        self._check(table, rows, partition)
         if rows.num_rows:
-            data = encode(rows.drop_columns(hive_keys(partition)))
-            self._add(table, data, rows.num_rows, partition, day=first_day(rows))
+            self._add(table, encode(rows), rows.num_rows, partition, day=first_day(rows))
 
-    def _check(self, table: str, rows: pa.Table) -> None:
+    def _check(self, table: str, rows: pa.Table, partition: str) -> None:
         if table not in (*self._plan.stage.writes, REJECTS.name):
             raise ValueError(f"stage {self._plan.stage.name} does not declare the table {table}")
         if not rows.schema.equals(TABLES[table].schema):
             raise ValueError(f"rows do not have the schema of {table}: {rows.schema}")
+        for column, value in partition_values(partition).items():
+            differing = rows.filter(pc.not_equal(pc.fill_null(rows[column].cast(pa.string()), ""), value))
+            if differing.num_rows:
+                other = differing[column][0].as_py()
+                raise ValueError(f"{table}: a row of {column} {other!r} was to be written to the folder {partition}")
 
     @contextmanager
     def packed(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
@@ -142,14 +147,12 @@ class Output:
         """
 
         packings = {
-            name: Packing(
-                self._adding(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES, without=hive_keys(name)
-            )
+            name: Packing(self._adding(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES)
             for name in partitions
         }
 
         def take(rows: pa.Table, partition: str) -> None:
-            self._check(table, rows)
+            self._check(table, rows, partition)
             packings[partition].write(rows)
 
         yield take
@@ -175,11 +178,10 @@ class Output:
             self._adding(table, partition),
             group_rows=TABLE_GROUP_ROWS,
             file_rows=part_rows,
-            without=hive_keys(partition),
         )
 
         def take(rows: pa.Table) -> None:
-            self._check(table, rows)
+            self._check(table, rows, partition)
             packing.write(rows)
 
         yield take

@@ -1,6 +1,5 @@
 """Parts of rows that come piece by piece: memory follows a row group and a file's bytes, never the table."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -32,7 +31,6 @@ class Packing:
     Args:
         add: takes what is full.
         group_rows: of a row group.
-        without: columns that the files leave out.
         file_rows: of a file, at most; None: any number.
         file_bytes: a file that has reached so many is closed; None: none is for its bytes.
     """
@@ -42,11 +40,10 @@ class Packing:
         add: Add,
         *,
         group_rows: int,
-        without: Sequence[str] = (),
         file_rows: int | None = None,
         file_bytes: int | None = None,
     ) -> None:
-        self._add, self._without = add, list(without)
+        self._add = add
         self._group_rows, self._file_rows, self._file_bytes = group_rows, file_rows, file_bytes
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -79,11 +76,10 @@ class Packing:
         return min(self._group_rows, (self._file_rows or self._rows + self._group_rows) - self._rows)
 
     def _group(self, rows: pa.Table) -> None:
-        kept = rows.drop_columns(self._without)
         if self._writer is None:
             self._sink = pa.BufferOutputStream()
-            self._writer = pq.ParquetWriter(self._sink, kept.schema, compression="zstd", write_page_checksum=True)
-        self._writer.write_table(kept.combine_chunks(), row_group_size=self._group_rows)
+            self._writer = pq.ParquetWriter(self._sink, rows.schema, compression="zstd", write_page_checksum=True)
+        self._writer.write_table(rows.combine_chunks(), row_group_size=self._group_rows)
         self._rows += rows.num_rows
         self._days |= {day for day in [first_day(rows)] if day}
         assert self._sink is not None

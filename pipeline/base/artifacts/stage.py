@@ -3,8 +3,10 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import quote, unquote
 
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.schemas.table import SCHEMA_VERSION
@@ -151,9 +153,19 @@ def table_of(file: str) -> str:
     return file.split("/")[1]
 
 
-def hive_keys(partition: str) -> list[str]:
-    """The columns whose values the names of a partition's folders give, Hive's way: its files leave them out."""
-    return [folder.partition("=")[0] for folder in partition.split("/") if "=" in folder]
+def partition_name(values: Mapping[str, object]) -> str:
+    """Folders that name the values of columns, such as `tenant-acme/date-2026-03-01`, safe for any value.
+
+    Not Hive's `tenant=acme`: the files hold the columns too, and pyarrow and pandas refuse a column that stands in both
+    places.
+    """
+    return "/".join(f"{column}-{quote(str(value), safe='')}" for column, value in values.items())
+
+
+def partition_values(partition: str) -> dict[str, str]:
+    """The values that the folders of `partition_name` name, by column; a folder such as `2026-03-01` names none."""
+    found = (folder.partition("-") for folder in partition.split("/") if "-" in folder)
+    return {column: unquote(value) for column, _, value in found if not column.isdecimal()}
 
 
 def parts_of(stage: str) -> re.Pattern[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.intact import Intact
-from darklode.pipeline.base.artifacts.stage import Part, digest, hive_keys, partition_of, table_of
+from darklode.pipeline.base.artifacts.stage import Part, digest, table_of
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from darklode.schemas.table import Table
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "2GB"
 BATCH_ROWS = 8192
+
+NO_HIVE = "hive_partitioning = false"
+"""Option of `read_parquet`: the files hold all columns, and a run's own folder named `tenant=x` is not one of them."""
 
 _DAYS: dict[tuple[str, str], str] = {}
 """The days of parts already looked into, by content and column: a night asks for the same ones again and again."""
@@ -95,10 +98,11 @@ class Tables:
 
     def up_to_date(self, table: str) -> bool:
         """Whether the table's files have the columns that it has today, by the first of them."""
-        columns = [*self._hive_keys(table)]
-        for part in self._parts[table][:1]:
-            columns += self.footer(part).schema.to_arrow_schema().names
-        return not columns or set(columns) == set(TABLES[table].schema.names)
+        return not self._parts[table] or self._columns(table) == set(TABLES[table].schema.names)
+
+    def _columns(self, table: str) -> set[str]:
+        """The columns of the table's first file."""
+        return set(self.footer(self._parts[table][0]).schema.to_arrow_schema().names)
 
     def dataset(self, table: str) -> pads.Dataset:
         """The table's parts for pyarrow, in the order written, without what its patch says."""
@@ -109,16 +113,12 @@ class Tables:
         schema = TABLES[table].schema
         if not files:
             return pads.dataset(TABLES[table].empty())
-        keys = self._hive_keys(table)
-        folders = pads.partitioning(pa.schema([schema.field(key) for key in keys]), flavor="hive") if keys else None
+        if not set(schema.names) <= self._columns(table):  # pyarrow would take missing ones for null
+            raise self._other_version(table)
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
         checked = pads.ParquetFileFormat(default_fragment_scan_options=options)
-        return pads.dataset(files, schema=schema, format=checked, filesystem=filesystem, partitioning=folders)
-
-    def _hive_keys(self, table: str) -> list[str]:
-        first = self._parts[table][:1]
-        return [key for part in first for key in hive_keys(partition_of(part.file))]
+        return pads.dataset(files, schema=schema, format=checked, filesystem=filesystem)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table, in the order it was written; a table with a patch in the order of its key."""
@@ -192,8 +192,11 @@ class Tables:
         try:
             connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {sql}')
         except duckdb.BinderException as error:
-            message = f"the table {table} of {self.url} was written by another version of Darklode"
-            raise ArtifactError(f"{message}; run the command that made it again") from error
+            raise self._other_version(table) from error
+
+    def _other_version(self, table: str) -> ArtifactError:
+        message = f"the table {table} of {self.url} was written by another version of Darklode"
+        return ArtifactError(f"{message}; run the command that made it again")
 
     def _look_at(self, table: str) -> None:
         """Refuse a table of which a file is damaged: DuckDB, which reads local files, takes no notice of checksums."""
@@ -222,7 +225,7 @@ class Tables:
             connection.register(name, self.dataset(table))
             return f'SELECT {columns} FROM "{name}"'
         names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
-        return f"SELECT {columns} FROM read_parquet([{names}], {hive_option(table, self._hive_keys(table))})"
+        return f"SELECT {columns} FROM read_parquet([{names}], {NO_HIVE})"
 
 
 class _Opened(Tables):
@@ -272,15 +275,6 @@ def _in_order(table: str, columns: Sequence[str] | None) -> str:
 def verbatim(path: str) -> str:
     """A path for DuckDB, which would take * ? [ in a name for a pattern."""
     return re.sub(r"[*?\[]", r"[\g<0>]", path)
-
-
-def hive_option(table: str, keys: Sequence[str]) -> str:
-    """How `read_parquet` is to take folders for columns; a run's own folder named `tenant=x` must not be one."""
-    if not keys:
-        return "hive_partitioning = false"
-    types = {pa.string(): "VARCHAR", pa.date32(): "DATE"}
-    kinds = ", ".join(f"'{key}': {types[TABLES[table].schema.field(key).type]}" for key in keys)
-    return f"hive_partitioning = true, hive_types = {{{kinds}}}"
 
 
 _TYPES: dict[pa.DataType, str] = {

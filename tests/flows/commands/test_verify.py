@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from darklode.pipeline.base.artifacts import Run
 from helpers.commands import Call, one_line
 from helpers.finished_run import finished_run
+from helpers.mined_tables import give_pairs, publish_triplets
+from helpers.old_triplets import to_old_layout
 
 NOTES = {
     "inputs.json": rb'{"docs": "here", "queries": "there", "sha256": "x"}',
@@ -52,6 +55,20 @@ def test_notes_are_read_too(call: Call, folder: Path, name: str) -> None:
 
 def test_where_no_run_is_it_says_so(call: Call, tmp_path: Path) -> None:
     one_line(call("verify", tmp_path), "holds no run")
+
+
+def test_triplets_in_another_tenants_folder_are_named(call: Call, tmp_path: Path) -> None:
+    run = Run(str(tmp_path / "run"))
+    tenants = ("acme", "beta")
+    pairs = [{"tenant": tenant, "query_id": "q", "positive_id": "d"} for tenant in tenants]
+    give_pairs(run, pairs, [{"tenant": tenant, "doc_id": "d", "text": "x"} for tenant in tenants], {"q": "x"})
+    publish_triplets(run)
+    assert call("verify", run.store.url).code == 0
+    to_old_layout(run, wrong=dict(zip(tenants, reversed(tenants), strict=True)))
+    shown = call("verify", run.store.url)
+    one_line(shown, "2 triplets belong to another tenant, source, split or day than their folder")
+    assert "run `darklode mine` on this run again" in shown.err
+    assert [re.findall(r"tenant=\w+", line) for line in shown.out.splitlines()] == [["tenant=beta"], ["tenant=acme"]]
 
 
 @pytest.mark.server

@@ -79,7 +79,7 @@ def test_every_reader_sees_the_rows_of_one_run(tmp_path: Path, number: int) -> N
     assert set(beside(nightly).values()) == {0}
     assert files(nightly, *TABLES_OF_PAIRS) == files(once, *TABLES_OF_PAIRS)
     assert nightly.store.local is not None
-    folder = pads.dataset(nightly.store.local / "tables" / "triplets", partitioning="hive")
+    folder = pads.dataset(nightly.store.local / "tables" / "triplets")
     assert folder.count_rows() == once.tables("triplets").rows("triplets")
 
 

@@ -3,61 +3,26 @@
 import hashlib
 from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from darklode.pipeline.base.artifacts import Manifest, Run, Stage
+from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
 from darklode.pipeline.base.views import query, views_sql
-from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TABLES
-from helpers.runs import execute, put
-
-DAY = date(2026, 3, 1)
-Row = dict[str, Any]
-
-
-def give(
-    run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str], sides: dict[str, str | None] | None = None
-) -> None:
-    base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
-    rows = pa.Table.from_pylist([base | row for row in pairs], TABLES["mined_pairs"].schema)
-
-    def write(_tables: object, output: Any) -> None:
-        for day in sorted(set(rows["date"].to_pylist())):
-            output.write("mined_pairs", rows.filter(pc.equal(rows["date"], day)))
-
-    execute(run, Stage("given_mined_pairs", 1, (), TABLES["mined_pairs"].files), write)
-    filled = [{"tenant": "default", "source": "t", "content_hash": row["text"]} | row for row in docs]
-    put(run, "documents", pa.Table.from_pylist(filled, TABLES["documents"].schema))
-    tenants = sorted({(base | row)["tenant"] for row in pairs})
-    asked = [
-        {"tenant": tenant, "query_id": name, "text": text, "normal_form": text, "date": DAY}
-        for tenant in tenants
-        for name, text in queries.items()
-    ]
-    put(run, "log_queries", pa.Table.from_pylist(asked, TABLES["log_queries"].schema))
-    sided = [
-        {key: row[key] for key in ("tenant", "query_id", "date")}
-        | {"cluster_id": row["query_id"], "split": (sides or {}).get(row["query_id"], "train")}
-        for row in asked
-    ]
-    put(run, "query_clusters", pa.Table.from_pylist(sided, TABLES["query_clusters"].schema))
-
-
-def publish(run: Run, settings: MiningSettings | None = None, *, apart: bool = False) -> Manifest:
-    chosen = settings or MiningSettings()
-    return execute(
-        run,
-        MINED_TRIPLETS,
-        lambda tables, output: mined_triplets(tables, output, chosen, apart=apart, seed=13),
-    )
+from helpers.mined_tables import DAY, Row
+from helpers.mined_tables import give_pairs as give
+from helpers.mined_tables import publish_triplets as publish
+from helpers.runs import execute
 
 
 def triplets(run: Run) -> list[Row]:
@@ -117,15 +82,17 @@ def test_folders_name_tenant_day_and_source_whatever_the_tenant_is_called(run: R
     root = run.store.local / "tables" / "triplets"
     files = list(root.rglob("*.parquet"))
     assert {path.relative_to(root).parts[1:4] for path in files} == {
-        ("date=2026-03-01", "source=click_one_hop", "split=train")
+        ("date-2026-03-01", "source-click_one_hop", "split-train")
     }
     assert all(path.resolve().is_relative_to(root.resolve()) for path in files)
     assert len(files) == len(TENANTS)
     assert sorted(row["positive"] for row in triplets(run)) == sorted(TENANTS)
     with duckdb.connect() as connection:
-        sql = f"SELECT DISTINCT tenant FROM read_parquet('{root}/**/*.parquet', hive_partitioning = true)"
+        sql = f"SELECT DISTINCT tenant FROM read_parquet('{root}/**/*.parquet')"
         assert sorted(row[0] for row in connection.sql(sql).fetchall()) == sorted(TENANTS)
-    assert sorted(pads.dataset(root, partitioning="hive").to_table()["tenant"].to_pylist()) == sorted(TENANTS)
+    for partitioning in (None, "hive"):
+        dataset = pads.dataset(root, partitioning=partitioning)
+        assert sorted(dataset.to_table()["tenant"].to_pylist()) == sorted(TENANTS)
     assert sorted(pq.read_table(root)["tenant"].to_pylist()) == sorted(TENANTS)
     assert sorted(query(run, "SELECT tenant FROM triplets")["tenant"].to_pylist()) == sorted(TENANTS)
     with duckdb.connect() as connection:
@@ -149,7 +116,7 @@ def test_a_folder_has_one_file_however_its_rows_come(run: Run, monkeypatch: pyte
     parts = publish(run).outputs["triplets"]
     found = {tuple(part.file.split("/")[4:6]): part.rows for part in parts}
     assert len(parts) == len(found) == 4
-    assert {place[1]: rows for place, rows in found.items()} == {"split=train": 3, "split=validation": 2}
+    assert {place[1]: rows for place, rows in found.items()} == {"split-train": 3, "split-validation": 2}
     assert {part.day for part in parts} == {"2026-03-01"}
 
 
@@ -230,5 +197,39 @@ def test_a_day_is_written_again_only_where_its_pairs_or_documents_changed(run: R
     assert days(pairs, other) == before
     changed = [docs[0], {"doc_id": "b", "text": "new"}, docs[2]]
     after = days(pairs, changed)
-    assert after["date=2026-03-01"] == before["date=2026-03-01"]
-    assert after["date=2026-03-02"] != before["date=2026-03-02"]
+    assert after["date-2026-03-01"] == before["date-2026-03-01"]
+    assert after["date-2026-03-02"] != before["date-2026-03-02"]
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8) | st.sampled_from(
+    [*TENANTS, "", "a", "A", "b", "_a", ".a", "tenant=a", "tenant-a", "a ", "\n", "ä", "a\u0308"]
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_every_triplet_lies_in_the_folder_of_its_tenant_source_day_and_split(data: st.DataObject) -> None:
+    tenants = data.draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
+    sources = ["relevance_one_hop", "click_one_hop", "click_multi_hop"]
+    keys = st.tuples(st.sampled_from(tenants), st.sampled_from(sources), st.integers(1, 3), st.integers(0, 5))
+    drawn = data.draw(st.lists(keys, min_size=4, max_size=40, unique=True))
+    pairs = [
+        {"tenant": tenant, "source": source, "date": date(2026, 3, day), "query_id": f"q{n}", "positive_id": f"d{day}"}
+        for tenant, source, day, n in drawn
+    ]
+    docs = [{"tenant": tenant, "doc_id": f"d{day}", "text": tenant} for tenant in tenants for day in (1, 2, 3)]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("darklode.pipeline.triplets.mined.ROWS", data.draw(st.sampled_from([3, 1 << 14])))
+        run = Run(f"{folder}/run")
+        give(run, pairs, docs, {f"q{n}": "x" for n in range(6)}, {"q1": "validation", "q4": "validation"})
+        parts = publish(run).outputs["triplets"]
+        found = []
+        for part in parts:
+            for row in run.tables("triplets").part(part).to_pylist():
+                named = partition_values(partition_of(part.file))
+                assert named == {name: str(row[name]) for name in ("tenant", "date", "source", "split")}
+                name = "\0".join([row["tenant"], row["query_id"], row["positive_id"], row["source"]])
+                assert row["triplet_id"] == hashlib.sha256(name.encode()).hexdigest()[:24]
+                assert row["positive"] == row["tenant"]
+                found.append((row["tenant"], row["source"], row["date"].day, int(row["query_id"][1:])))
+        assert sorted(found) == sorted(drawn)

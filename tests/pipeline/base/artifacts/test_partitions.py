@@ -1,4 +1,4 @@
-"""Tables in folders: what Hive's way leaves out of the files comes back, and parts of the last run can be kept."""
+"""Tables in folders: the files hold what their folders name, and parts of the last run can be kept."""
 
 from collections.abc import Callable
 from datetime import date
@@ -15,7 +15,6 @@ from helpers.runs import Work, execute
 from helpers.staged import STAGE, qrels
 
 MINED = Stage("mined", 1, (), ("triplets",))
-HIVE = ("tenant", "date", "source")
 
 
 def triplets(tenant: str, day: int, source: str, n: int = 2) -> pa.Table:
@@ -40,9 +39,9 @@ def triplets(tenant: str, day: int, source: str, n: int = 2) -> pa.Table:
 
 PLACES = [("a/b", 1, "click_one_hop"), ("a/b", 2, "click_one_hop"), ("ü", 1, "relevance_one_hop")]
 FOLDERS = [
-    "tenant=a%2Fb/date=2026-03-01/source=click_one_hop",
-    "tenant=a%2Fb/date=2026-03-02/source=click_one_hop",
-    "tenant=%C3%BC/date=2026-03-01/source=relevance_one_hop",
+    "tenant-a%2Fb/date-2026-03-01/source-click_one_hop",
+    "tenant-a%2Fb/date-2026-03-02/source-click_one_hop",
+    "tenant-%C3%BC/date-2026-03-01/source-relevance_one_hop",
 ]
 
 
@@ -59,17 +58,30 @@ def rows_of(tables: pa.Table) -> list[dict[str, object]]:
 EVERYTHING = rows_of(pa.concat_tables([triplets(*place, n) for place in PLACES for n in (2, 3)]))
 
 
-# folders named key=value
+# folders that name values
 
 
-def test_a_partitions_keys_are_left_out_of_its_files(run: Run) -> None:
+def test_files_hold_the_columns_that_their_folders_name(run: Run) -> None:
     parts = execute(run, MINED, write_all).outputs["triplets"]
     assert [part.file.rpartition("/")[0] for part in parts] == [f"tables/triplets/{f}" for f in FOLDERS for _ in "ab"]
     assert [part.file.rpartition("/")[2][:12] for part in parts] == ["mined-00000-", "mined-00001-"] * 3
     for part in parts:
         with pa.BufferReader(run.store.read(part.file) or b"") as data:
             names = pq.read_schema(data).names
-        assert names == [name for name in TRIPLETS.schema.names if name not in HIVE]
+        assert names == TRIPLETS.schema.names
+
+
+@pytest.mark.parametrize("folder", [FOLDERS[1], FOLDERS[2], "tenant-other"])
+def test_rows_of_another_folder_are_refused(run: Run, folder: str) -> None:
+    rows = pa.concat_tables([triplets(*PLACES[0]), triplets(*PLACES[0])])
+
+    def packed(_tables: Tables, output: Output) -> None:
+        with output.packed("triplets", folder) as take:
+            take(rows, folder)
+
+    for work in (lambda _, output: output.write("triplets", rows, folder), packed):
+        with pytest.raises(ValueError, match=r"triplets: a row of \w+ .* was to be written to the folder"):
+            execute(run, MINED, work)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +93,7 @@ def test_a_partitions_keys_are_left_out_of_its_files(run: Run) -> None:
     ],
     ids=["read", "sql", "batches"],
 )
-def test_reading_puts_them_back(run: Run, read: Callable[[Tables], pa.Table]) -> None:
+def test_reading_gives_all_columns(run: Run, read: Callable[[Tables], pa.Table]) -> None:
     execute(run, MINED, write_all)
     found = read(run.tables("triplets"))
     assert [(field.name, field.type) for field in found.schema] == [(f.name, f.type) for f in TRIPLETS.schema]
@@ -92,7 +104,7 @@ def test_duckdb_reads_the_folders_without_us(run: Run) -> None:
     execute(run, MINED, write_all)
     pattern = Path(run.store.url, "tables", "triplets", "**", "*.parquet")
     with duckdb.connect() as connection:
-        query = "SELECT tenant, date, count(*) FROM read_parquet($name, hive_partitioning = true) GROUP BY ALL"
+        query = "SELECT tenant, date, count(*) FROM read_parquet($name) GROUP BY ALL"
         found = connection.sql(query, params={"name": str(pattern)}).fetchall()
     assert sorted(found) == [("a/b", date(2026, 3, 1), 5), ("a/b", date(2026, 3, 2), 5), ("ü", date(2026, 3, 1), 5)]
 
@@ -113,7 +125,7 @@ def test_a_unit_in_partitions_is_taken_over_and_tidied(run: Run) -> None:
                 with output.unit(str(day), str(day)) as unit:
                     if not unit.done:
                         worked.append(day)
-                        output.write("triplets", triplets("t", day, "s"), f"tenant=t/date=2026-03-0{day}/source=s")
+                        output.write("triplets", triplets("t", day, "s"), f"tenant-t/date-2026-03-0{day}/source-s")
 
         return write
 

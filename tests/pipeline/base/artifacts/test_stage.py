@@ -9,9 +9,10 @@ from darklode.pipeline.base.artifacts.stage import (
     Plan,
     difference,
     fingerprint,
-    hive_keys,
     part_file,
+    partition_name,
     partition_of,
+    partition_values,
     parts_of,
 )
 
@@ -42,7 +43,7 @@ def test_what_is_no_manifest_is_refused(data: bytes) -> None:
         Manifest.from_json(data)
 
 
-@pytest.mark.parametrize("partition", ["", "2026-03-01", "tenant=a/day=2026-03-01"])
+@pytest.mark.parametrize("partition", ["", "2026-03-01", "tenant-a/date-2026-03-01"])
 def test_a_parts_name_tells_its_stage_and_partition(partition: str) -> None:
     file = part_file("b", "work", 7, SHA, partition)
     assert partition_of(file) == partition
@@ -61,9 +62,14 @@ def test_other_files_are_no_parts_of_a_stage(other: str) -> None:
     assert not parts_of("wor.").fullmatch("work-00007-00000000.parquet")
 
 
-def test_keys_of_a_partition_are_hives() -> None:
-    assert hive_keys("tenant=a/day=2026-03-01") == ["tenant", "day"]
-    assert hive_keys("2026-03-01") == hive_keys("") == []
+def test_folders_name_the_values_of_columns_whatever_these_are() -> None:
+    for tenant in ("acme", "..", "", "a/b", "tenant=x-y", "%2F", "_x", "\0", "ü"):
+        values = {"tenant": tenant, "date": "2026-03-01", "split": "train"}
+        name = partition_name(values)
+        assert partition_values(name) == values
+        assert len(name.split("/")) == 3
+        assert all(folder[0] not in "._" and "=" not in folder for folder in name.split("/"))
+    assert partition_values("2026-03-01") == partition_values("") == {}
 
 
 def test_a_fingerprint_hangs_on_stage_version_inputs_and_settings_and_not_on_order() -> None:

@@ -1,0 +1,75 @@
+"""Whether triplets lie where their tenant, source, split and day say: a triplet's id is a hash of the first two.
+
+Runs of Darklode before 0.1.0 named these in the folders only (`tenant=acme/…`), and some rows got the folder of
+another tenant or source.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.schemas.tables import TRIPLETS
+
+TRIPLET_ID = "substr(sha256(concat_ws(chr(0), {of}tenant, {of}query_id, {of}positive_id, {of}source)), 1, 24)"
+
+MISPLACED = "belong to another tenant, source, split or day than their folder"
+
+REBUILD_TRIPLETS = (
+    "run `darklode mine` on this run again to write them anew, then make exports, adapters and towers from it again"
+)
+
+COUNT_MISPLACED = f"""
+    SELECT count(*) FROM rows WHERE {{differs}} OR triplet_id <> {TRIPLET_ID.format(of="")}
+"""
+
+
+@dataclass(frozen=True)
+class MisplacedTriplets:
+    """A file that holds triplets of another tenant, source, split or day than its folder names."""
+
+    file: str
+    misplaced: int
+    rows: int
+
+
+def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
+    """The files of a run's triplets that hold rows of another folder.
+
+    Raises:
+        ArtifactError: a file is damaged.
+    """
+    tables = run.tables()
+    for part in run.parts().get(TRIPLETS.name, []):
+        named = _folder_values(partition_of(part.file))
+        n = _misplaced(named, tables.part(part)) if named and part.rows else 0
+        if n:
+            yield MisplacedTriplets(part.file, n, part.rows)
+
+
+def has_old_layout(run: Run) -> bool:
+    """Whether the folders of the run's triplets are named Hive's way, as earlier versions did."""
+    return any("=" in partition_of(part.file) for part in run.parts().get(TRIPLETS.name, []))
+
+
+def _folder_values(partition: str) -> dict[str, str]:
+    """What folders name, Hive's way or ours; nothing for the folders of a build, which are plain split names."""
+    hive = (folder.partition("=") for folder in partition.split("/") if "=" in folder)
+    return {column: unquote(value) for column, _, value in hive} or partition_values(partition)
+
+
+def _misplaced(named: dict[str, str], rows: pa.Table) -> int:
+    """Rows that differ from what their folder names, in a column or in their id."""
+    checked = rows.select(["triplet_id", "query_id", "positive_id"])
+    for column, value in named.items():
+        known = rows[column] if column in rows.column_names else pa.repeat(value, rows.num_rows)
+        checked = checked.append_column(column, known)
+    differs = [f"CAST({column} AS VARCHAR) IS DISTINCT FROM ${column}" for column in named]
+    with scratch() as connection:
+        connection.register("rows", checked)
+        query = COUNT_MISPLACED.format(differs=" OR ".join(["false", *differs]))
+        return int(connection.sql(query, params=named).fetchall()[0][0])
