@@ -90,6 +90,8 @@ class FakeChat:
         answers_as: the model in whose name replies are; empty: the one that was asked.
         says: makes the reply's text from the label, for models that say more than they are asked.
         alters: makes what is sent of a pair's completion, as an object or as text.
+        unique_ids: whether each completion has an id of its own, as those of real servers.
+        twice_after: seconds after which the fault "sent twice" repeats an answer.
         latency: seconds of each answer; `slots` requests are worked on at once, the others wait.
         bodies: of all requests, while `remember` is set; `headers` likewise.
         served: how often each pair was answered whole and well.
@@ -114,6 +116,8 @@ class FakeChat:
     longest: int = 1 << 30
     key: str = ""
     finish_reason: str = "stop"
+    unique_ids: bool = True
+    twice_after: float = 0.0
     remember: bool = True
     port: int = 0
     url: str = ""
@@ -236,9 +240,11 @@ class FakeChat:
         elif fault == "malformed":
             connection.answer(200, content[:-1].decode())
         else:
-            if fault is None and self.remember:
+            if fault in {None, "sent twice"} and self.remember:
                 self.served[pair] += 1
             connection.answer(200, content.decode())
+            if fault == "sent twice":
+                self._loop.call_later(self.twice_after, connection.answer, 200, content.decode())
 
     def _refusal(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         asked = {"choice": "structured_outputs", "json": "response_format", "logprobs": "logprobs"}
@@ -270,6 +276,7 @@ class FakeChat:
         self.cache_hits += cached
         usage = {"prompt_tokens": prompt, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": cached}}
         return {
+            "id": f"chatcmpl-{self.requests}" if self.unique_ids else "chatcmpl-fake",
             "object": "chat.completion",
             "model": self.answers_as or self.model,
             "choices": [choice],

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass, urlopen
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
-from darklode.pipeline.base.remote.faults import Response, fault_of_connection
+from darklode.pipeline.base.remote.faults import BadReply, Response, fault_of_connection
 from darklode.schemas.section import holds_secret, host_and_path
 
 CONNECT_SECONDS = 2.0
@@ -194,14 +194,22 @@ class Http:
     def __init__(self, urls: tuple[str, ...], headers: Mapping[str, str], timeout: float, section: str) -> None:
         import aiohttp
 
-        self._timeout, self._section = timeout, section
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Content-Type": "application/json", **headers},
-            timeout=aiohttp.ClientTimeout(total=timeout),
-            trust_env=any(map(_proxied, urls)),  # it looks at the environment with every call
-        )
+        from darklode.pipeline.base.remote.connections import CheckedRequest, CheckedResponse, RepliesSeen
+
+        self._timeout, self._section, self._seen = timeout, section, RepliesSeen()
+
+        def session(*, kept: bool) -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, force_close=not kept),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Content-Type": "application/json", **headers},
+                timeout=aiohttp.ClientTimeout(total=timeout),
+                trust_env=any(map(_proxied, urls)),  # it looks at the environment with every call
+                request_class=CheckedRequest,
+                response_class=CheckedResponse,
+            )
+
+        self._kept, self._single = session(kept=True), session(kept=False)
 
     async def post(self, url: str, content: bytes) -> Response:
         """Send one call; see `get`."""
@@ -219,16 +227,30 @@ class Http:
     async def _sent(self, method: str, url: str, content: bytes | None) -> Response:
         import aiohttp
 
-        try:
-            async with self._session.request(method, url, data=content, allow_redirects=False) as answer:
-                head = answer.headers
-                return Response(answer.status, head.get("retry-after"), await answer.read(), head.get("location"))
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
-            raise fault_of_connection(error, self._timeout, self._section) from None
+        from darklode.pipeline.base.remote.connections import OutOfStep
+
+        while True:
+            try:
+                return await self._exchanged(method, url, content)
+            except OutOfStep:  # nothing was sent, and the connection is gone
+                continue
+            except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
+                raise fault_of_connection(error, self._timeout, self._section) from None
+
+    async def _exchanged(self, method: str, url: str, content: bytes | None) -> Response:
+        single = url in self._seen.repeating
+        session = self._single if single else self._kept
+        async with session.request(method, url, data=content, allow_redirects=False) as answer:
+            head, body = answer.headers, await answer.read()
+        judged = method == "POST" and answer.status == 200 and not single
+        if judged and self._seen.is_repeated(url, answer, body):
+            raise BadReply("has the bytes of an earlier one on its connection: it may have been sent twice")
+        return Response(answer.status, head.get("retry-after"), body, head.get("location"))
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._session.close()
+        await self._kept.close()
+        await self._single.close()
 
 
 def _proxied(url: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from darklode.pipeline.base.remote import endpoint
 from darklode.pipeline.base.remote.endpoint import Http, listens
-from darklode.pipeline.base.remote.faults import Passing, Response
+from darklode.pipeline.base.remote.faults import BadReply, Passing, Response
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
 
@@ -62,16 +62,19 @@ def bytes_of(*pieces: bytes, close: bool = False) -> Answer:
 
 
 def posted(answer: Answer, times: int = 1, timeout: float = 5) -> tuple[list[Response], Server]:
-    """Responses to one call after another."""
+    """Responses to one call after another, each over a connection of its own."""
     server = Server(answer)
 
     async def go() -> list[Response]:
         async with server.serving() as url:
-            http = Http((url,), {"Authorization": "Bearer s3cret"}, timeout, "judge")
-            try:
-                return [await http.post(url, b'{"n": %d}' % number) for number in range(times)]
-            finally:
-                await http.close()
+            found = []
+            for number in range(times):
+                http = Http((url,), {"Authorization": "Bearer s3cret"}, timeout, "judge")
+                try:
+                    found.append(await http.post(url, b'{"n": %d}' % number))
+                finally:
+                    await http.close()
+            return found
 
     return asyncio.run(go()), server
 
@@ -100,8 +103,88 @@ def test_whole_answers(answer: Answer) -> None:
     assert b"content-type: application/json\r\n" in server.requests[0].lower()
 
 
+def whole(content: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(content), content)
+
+
+class Repeating:
+    """Answers with the call's own content, and sends some answers twice.
+
+    Args:
+        twice: of which calls, from 0.
+        pause: seconds before an answer is sent again.
+        alike: all calls get the same answer.
+        again: what is sent then; None: the answer.
+    """
+
+    def __init__(self, *twice: int, pause: float = 0.0, alike: bool = False, again: bytes | None = None) -> None:
+        self._twice, self._pause, self._alike, self._again = twice, pause, alike, again
+        self._calls = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __call__(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
+        number, self._calls = self._calls, self._calls + 1
+        content = whole(b"alike" if self._alike else body)
+        writer.write(content)
+        if number in self._twice:
+            self._tasks.append(asyncio.create_task(self._send_again(writer, self._again or content)))
+
+    async def _send_again(self, writer: asyncio.StreamWriter, content: bytes) -> None:
+        await asyncio.sleep(self._pause)
+        writer.write(content)
+
+
+def called(answer: Answer, calls: int, pause: float = 0.0) -> tuple[list[tuple[bytes, bytes]], int, Server]:
+    """What each call got over kept connections, sent again while its reply is refused; how often; the server."""
+    server, refused = Server(answer), 0
+
+    async def go() -> list[tuple[bytes, bytes]]:
+        nonlocal refused
+        found = []
+        async with server.serving() as url:
+            http = Http((url,), {}, 5, "judge")
+            for number in range(calls):
+                content = b"call %d" % number
+                for _ in range(10):
+                    try:
+                        found.append((content, (await http.post(url, content)).content))
+                        break
+                    except BadReply:
+                        refused += 1
+                await asyncio.sleep(pause)
+            await http.close()
+        return found
+
+    return asyncio.run(go()), refused, server
+
+
 def test_a_connection_is_used_again() -> None:
-    assert posted(bytes_of(PLAIN + b'{"a":1}'), times=5)[1].connections == 1
+    found, refused, server = called(Repeating(), 5)
+    assert all(content == reply for content, reply in found)
+    assert (len(found), refused, server.connections) == (5, 0, 1)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.002])
+@pytest.mark.parametrize("late", [0.0, 0.001, 0.02])
+def test_an_answer_that_is_sent_twice_answers_no_other_call(pause: float, late: float) -> None:
+    found, _, server = called(Repeating(2, 5, 6, 20, pause=late), 40, pause)
+    assert len(found) == 40
+    assert all(content == reply for content, reply in found)
+    assert 1 < server.connections < 20
+
+
+def test_an_idle_connection_that_holds_bytes_is_closed_before_a_call() -> None:
+    timeout = whole(b"too slow", "408 Request Timeout")
+    found, refused, server = called(Repeating(0, pause=0.005, again=timeout), 3, pause=0.02)
+    assert all(content == reply for content, reply in found)
+    assert (len(server.requests), refused, server.connections) == (3, 0, 2)
+
+
+def test_a_server_that_answers_all_alike_gets_a_connection_a_call() -> None:
+    found, refused, server = called(Repeating(alike=True), 10)
+    assert {reply for _, reply in found} == {b"alike"}
+    assert (len(found), refused) == (10, 1), "the second reply could be the first, sent twice"
+    assert server.connections == 10
 
 
 def test_status_and_retry_after_are_handed_on() -> None:
