@@ -167,11 +167,12 @@ VERDICTS = Table(
             field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
             field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
             field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
+            field("no_probability", pa.string(), "why a label has no probability, where the judge says so", null=True),
             field(
                 "contradicted",
                 pa.bool_(),
-                "whether the judge's own label and its probability lie on different sides of one half; "
-                "null where it did not give both",
+                "whether the reply's log-probabilities favour another label than the one it wrote, which stands "
+                "without a probability; null where they do not tell",
                 null=True,
             ),
             field("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),

@@ -39,6 +39,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _implausible(tables, settings.pool.search_depth),
         _unreadable(tables),
         _contradicted(tables),
+        missing_probabilities(tables),
         _unjudged(tables),
         _uncalibrated(tables),
         _shown(tables),
@@ -128,11 +129,25 @@ def _unreadable(tables: Tables) -> str:
 def _contradicted(tables: Tables) -> str:
     contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
     return (
-        f"Of {contradicted:,} pairs the judge's own label and its probability contradict each other; the probability "
-        "decided, and `verdicts.contradicted` names them."
+        f"The log-probabilities of {contradicted:,} verdicts contradict the label that the judge wrote: the label "
+        "stands, without a probability, and `verdicts.contradicted` marks them."
         if contradicted
         else ""
     )
+
+
+def missing_probabilities(tables: Tables) -> str:
+    """How many labels have no probability although the judge could give one, and why; empty if none is missing.
+
+    Args:
+        tables: `views.all_tables` of a run whose pool is judged.
+    """
+    rows = statistics.missing_probabilities(tables).to_pylist()
+    if not rows:
+        return ""
+    missing, labels = sum(row["verdicts"] for row in rows), rows[0]["labels"]
+    reasons = "; ".join(f"{row['verdicts']:,}: {row['reason']}" for row in rows)
+    return f"{missing:,} of {labels:,} labels have no probability ({reasons})."
 
 
 def _unjudged(tables: Tables) -> str:

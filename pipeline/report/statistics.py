@@ -97,8 +97,16 @@ def sampled(run: Run) -> str:
     )
 
 
+missing_probabilities = Statistic("""
+    SELECT no_probability AS reason, count(*) AS verdicts,
+           (SELECT count(*) FROM verdicts WHERE relevant IS NOT NULL) AS labels
+    FROM verdicts WHERE relevant IS NOT NULL AND probability IS NULL AND no_probability IS NOT NULL
+    GROUP BY no_probability ORDER BY verdicts DESC, reason
+""")
+"""Labels without a probability by the reason that the judge gave, and all labels."""
+
 judges = Statistic(JUDGES.format(table="verdicts"))
-"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null where no probability can do so)."""
+"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null where nothing tells)."""
 
 members = Statistic(JUDGES.format(table="panel_verdicts"))
 """`judges`, of each member of a panel."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.chat import chat_call
+from darklode.pipeline.base.remote.chat import chat_call, incomplete
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.faults import Refused
 from darklode.pipeline.base.remote.tokens import estimate_tokens
@@ -140,9 +140,11 @@ class AskedOnce:
             estimate = Usage(sum(estimate_tokens(message["content"]) for message in messages), 0)
             body = json.dumps({**self.request, "messages": messages}).encode()
             try:
-                reply = (await lane.call(chat_call(body, estimate, question.name)))["choices"][0]["message"].get(
-                    "content"
-                )
+                completion = await lane.call(chat_call(body, estimate, question.name))
+                choice = completion["choices"][0]
+                reply = choice["message"].get("content")
+                if why := incomplete(choice):
+                    raise Unreadable(why)
                 question.read(reply)
             except Refused as refused:
                 error = f"the server refused it, {refused}"

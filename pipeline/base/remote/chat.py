@@ -12,21 +12,76 @@ Completion = Mapping[str, Any]
 _FAILED = ("error", "abort")
 """What servers give as `finish_reason` where they failed midway."""
 
+_COMPLETE = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
+"""What they give where the reply is complete.
+
+`stop`: OpenAI, vLLM, DeepSeek, and the compatible endpoints of Gemini and Anthropic (Gemini's own API: `STOP`);
+`eos`, `eos_token`, `stop_sequence`: Text Generation Inference; `end_turn`: Anthropic's own; `COMPLETE`: Cohere's own.
+"""
+
+_CUT = frozenset({"length", "max_tokens", "model_length"})
+
+
+def incomplete(choice: Mapping[str, Any]) -> str:
+    """Why a choice is not known to be a complete reply; empty if it is. An unknown `finish_reason` is not."""
+    ended = choice.get("finish_reason")
+    name = ended.lower() if isinstance(ended, str) else None
+    if choice["message"].get("refusal"):
+        return "the model refused to answer"
+    if name in _COMPLETE:
+        return ""
+    if name == "content_filter":
+        return "the content filter stopped it"
+    if name in _CUT:
+        return "the reply was cut off at the token limit"
+    found = "it has no finish_reason" if ended is None else f"its finish_reason is {str(ended)[:40]!r}"
+    return f"the reply may not be complete: {found}"
+
+
+def is_cut_off(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice was ended by the limit on its tokens."""
+    return str(choice.get("finish_reason")).lower() in _CUT
+
 
 def completion_of(found: Mapping[str, Any]) -> Completion:
     """The chat completion that a JSON object is, with its first choice alone: one with a message, in sound texts.
+
+    Content that is a list of parts becomes the text of its parts.
 
     Raises:
         BadReply: it is none, or the server failed midway.
     """
     try:
         choice = _first(found["choices"])
-        message = {name: sound(said) if isinstance(said, str) else said for name, said in choice["message"].items()}
+        whole = {**choice["message"], **_joined_parts(choice["message"].get("content"))}
+        message = {name: sound(said) if isinstance(said, str) else said for name, said in whole.items()}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise BadReply("holds no chat completion") from None
     if choice.get("finish_reason") in _FAILED:
         raise BadReply(f"ended with the finish_reason {choice['finish_reason']}")
     return {**found, "choices": [{**choice, "message": message}]}
+
+
+def _joined_parts(content: object) -> dict[str, str]:
+    """Text, thoughts and refusal of content that is a list of typed parts; nothing of other content."""
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        return {}
+    fields = (
+        ("content", "text", "text"),
+        ("reasoning_content", "thinking", "thinking"),
+        ("refusal", "refusal", "refusal"),
+    )
+    texts = {
+        name: [_text_of(part.get(key)) for part in content if part.get("type") == kind] for name, kind, key in fields
+    }
+    return {name: "".join(parts) for name, parts in texts.items() if parts}
+
+
+def _text_of(said: object) -> str:
+    """A part's text, which may itself be a list of text parts."""
+    if isinstance(said, list):
+        return "".join(_text_of(part.get("text")) for part in said if isinstance(part, dict))
+    return said if isinstance(said, str) else ""
 
 
 def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -48,7 +48,7 @@ class CheckedRequest(aiohttp.ClientRequest):
             OutOfStep: send it again.
         """
         protocol = conn.protocol
-        if protocol in _streams:
+        if protocol is not None and protocol in _streams:
             if protocol.should_close or _is_readable(conn):
                 raise OutOfStep
         elif protocol is not None:  # new: what it may hold belongs to the TLS handshake
@@ -80,9 +80,9 @@ class RepliesSeen:
 
     def is_repeated(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> bool:
         """Whether a reply over a kept connection may be one to an earlier call; the connection is closed then."""
-        protocol = getattr(response, "protocol", None)
-        stream, reply = _streams.get(protocol), hash(body)
-        if stream is None:
+        protocol: ResponseHandler | None = getattr(response, "protocol", None)
+        stream, reply = None if protocol is None else _streams.get(protocol), hash(body)
+        if stream is None or protocol is None:
             return False
         if stream.broken or reply in stream.replies:
             stream.broken = True

@@ -12,7 +12,7 @@ from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.schemas.judging import ChatServer
 from darklode.schemas.places import Place
-from darklode.schemas.section import NoRow, Share, holds_secret, host_and_path
+from darklode.schemas.section import NoRow, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ class LlmSettings(ChatServer, LedgerKind):
         {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
     )
     max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
-    max_disagreement: Share = Field(
-        0.9, description="a reply whose own probabilities give other labels more than this is unreadable"
-    )
     attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
     _portion: Portion | None = PrivateAttr(None)
 

@@ -129,9 +129,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
 VERSION = 1
 """Of everything here that decides what a model reads, and of how its reply is read."""
 
-_LATER = ("max_disagreement",)
-"""Settings that are younger than the verdicts of `VERSION`: the default is what those were made with."""
-
 _LONGEST_ECHO = 500
 _MOST_TOKENS_PER_CHARACTER = 4
 """By the estimate that cuts; so a short chunk needs none."""
@@ -193,7 +190,7 @@ class RequestTemplate:
         basis = [
             *(VERSION, revision, given.model, given.revision, self.prompt.digest, str(self.form)),
             *(given.parameters, given.max_chunk_tokens, ESTIMATE),
-            *filter(None, [self._later, self.served]),
+            *filter(None, [self.served]),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self._title(self.served)}{digest}"
@@ -204,13 +201,6 @@ class RequestTemplate:
         model = f"{given.model}@{given.revision}" if given.revision else given.model
         serving = f"={served}" if served else ""
         return f"llm-{VERSION}:{model}{serving}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:"
-
-    @property
-    def _later(self) -> dict[str, Any]:
-        """Later settings that are not what they were before there were any."""
-        fields = type(self.settings).model_fields
-        given = {name: getattr(self.settings, name) for name in _LATER}
-        return {name: value for name, value in given.items() if value != fields[name].default}
 
     def shown(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
         """The pair's user text, its chunk cut to an estimate of tokens, and whether it was cut."""

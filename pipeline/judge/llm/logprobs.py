@@ -15,8 +15,24 @@ Tokens = Sequence[Mapping[str, Any]]
 
 _KEPT_BEGINNINGS = 1 << 12
 
+_MAX_SUM = 1.01
+"""Probabilities of one token's alternatives may sum to this: servers round."""
+
 _CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
 """What may follow the content: the token that ends the reply, as <|im_end|>."""
+
+
+NOT_GIVEN = "the server gave no log-probabilities"
+NOT_FOUND = "the label's tokens are not among those with log-probabilities"
+NO_ALTERNATIVES = "the server gave log-probabilities of the written tokens only"
+IMPOSSIBLE = "the log-probabilities are impossible: above 0, or of probabilities that sum to more than 1"
+TIED = "relevant and not relevant are equally likely by the log-probabilities"
+CONTRADICTED = "the log-probabilities contradict the label"
+"""Why a reply with a label has no probability."""
+
+
+class NoProbability(Exception):
+    """A reply's log-probabilities give no probability of its label; the message says why."""
 
 
 def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
@@ -65,7 +81,7 @@ def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
 
 
 def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> dict[str, float]:
-    """Probability of each label, renormalised over the labels; empty where the tokens come to no label.
+    """Probability of each label, renormalised over the labels.
 
     At each token of the label, every alternative that leads to one label only adds its probability to that label;
     labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is
@@ -75,34 +91,50 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
         tokens: of the content.
         start: characters of the tokens before the label.
         labels: none of which begins with another.
+
+    Raises:
+        NoProbability: the tokens are no label, have no alternatives, or their log-probabilities are impossible.
     """
     mass = dict.fromkeys(labels, 0.0)
-    text, path = "", 0.0
+    text, path, n_alternatives = "", 0.0, 0
     skipped = 0
     for token in tokens:
         before = max(0, start - skipped)
         skipped += len(token["token"])
         if skipped <= start:
             continue
-        for one in _alternatives(token):
+        alternatives = _alternatives(token)
+        n_alternatives += len(alternatives) - 1
+        for one in alternatives:
             if one["token"][:before] == token["token"][:before]:
                 led = _led(text + one["token"][before:], labels)
                 if len(led) == 1:
-                    mass[led[0]] += math.exp(min(path + one["logprob"], 0.0))
+                    mass[led[0]] += math.exp(path + one["logprob"])
         text += token["token"][before:]
         path += token["logprob"]
         if len(_led(text, labels)) == 1 and text.strip():
             break
+    if len(_led(text, labels)) != 1:
+        raise NoProbability(NOT_FOUND)
+    if not n_alternatives:
+        raise NoProbability(NO_ALTERNATIVES)
     total = sum(mass.values())
-    if len(_led(text, labels)) != 1 or not total > 0:
-        return {}
+    if not total > 0:
+        raise NoProbability(IMPOSSIBLE)
     return {label: share / total for label, share in mass.items()}
 
 
 def _alternatives(token: Mapping[str, Any]) -> Tokens:
-    """The chosen token and the others, each once."""
+    """The chosen token and the others, each once.
+
+    Raises:
+        NoProbability: together they are more than certain, as where a server gives probabilities, or 0 for all.
+    """
     top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
-    return top if any(one["token"] == token["token"] for one in top) else [token, *top]
+    found = top if any(one["token"] == token["token"] for one in top) else [token, *top]
+    if not (sum(math.exp(one["logprob"]) for one in found) <= _MAX_SUM and math.exp(token["logprob"]) <= _MAX_SUM):
+        raise NoProbability(IMPOSSIBLE)
+    return found
 
 
 @lru_cache(_KEPT_BEGINNINGS)

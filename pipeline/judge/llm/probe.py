@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.chat import chat_call
@@ -13,6 +12,7 @@ from darklode.pipeline.base.remote.faults import Refused, ServerError
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, TIED
 from darklode.pipeline.judge.llm.prompt import PairText, Prompt
 from darklode.pipeline.judge.llm.reading import Reading, read
 from darklode.pipeline.judge.llm.served import served
@@ -92,8 +92,6 @@ class Trial:
 
     def __init__(self, template: RequestTemplate, session: Session) -> None:
         self._template, self._session = template, session
-        unbending = template.settings.model_copy(update={"max_disagreement": 1.0})
-        self._reader = replace(template, settings=unbending)
 
     async def result(self) -> Reading | str:
         """The model's answer to an example, or how the server does not obey.
@@ -122,10 +120,10 @@ class Trial:
 
     def _why_not(self, reading: Reading, *, whole: bool = False) -> str:
         """Why a reply shows that the server does not obey; empty if it does."""
-        told = "probability" in reading.said or not (whole and self._template.form.logprobs)
-        if reading.readable and told:
+        missing = reading.said.get("no_probability") if whole and self._template.form.logprobs else None
+        if reading.readable and missing in {None, TIED, CONTRADICTED}:
             return ""
-        return f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', 'no probabilities')}"
+        return f"it answered {reading.said.get('raw_reply')!r}: {reading.said.get('error', missing)}"
 
     async def _elsewhere(self) -> Reading:
         """The reply where nothing but the parameters asks for it; slips are forgiven."""
@@ -153,7 +151,7 @@ class Trial:
     async def _read(self, body: bytes, user: str) -> Reading:
         """One reply. Errors that may be the server's way to say that it does not know a parameter refuse it."""
         call = chat_call(body, self._template.estimate(user), "a first try", {ServerError: 1})
-        return read(await self._session.call(call), self._reader)
+        return read(await self._session.call(call), self._template)
 
     async def plain(self) -> None:
         """A call without the form's parameters, waited for until it succeeds.

@@ -12,17 +12,31 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import counted
+from darklode.pipeline.base.remote.chat import incomplete, is_cut_off
 from darklode.pipeline.judge.llm import nearly
 from darklode.pipeline.judge.llm.forms import LABEL_TOKENS, Form, RequestTemplate, Unreadable
-from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities, start_of
+from darklode.pipeline.judge.llm.logprobs import (
+    CONTRADICTED,
+    IMPOSSIBLE,
+    NOT_FOUND,
+    NOT_GIVEN,
+    TIED,
+    NoProbability,
+    content_tokens,
+    label_probabilities,
+    start_of,
+)
 from darklode.pipeline.judge.llm.prompt import Prompt
 from darklode.pipeline.judge.llm.served import other_model
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 
 EVEN = np.float32(0.5)
-"""From this probability on relevance is the likelier."""
+"""At this probability relevant and not relevant are equally likely."""
+
+UNRECORDED = "kept by an earlier version, which recorded no reason"
 
 _LONGEST_RAW = 4000
+_ROUNDING = 1e-9
 
 
 @dataclass
@@ -33,12 +47,14 @@ class Reading:
         said: columns of `REPLIES`; unknown ones are left out.
         refused: whether the pair is not to be asked again.
         thought: whether the model thought before it answered.
+        cut_off: whether the limit on its tokens ended the reply.
         other_model: what is to be said of a reply in another model's name; empty where there is nothing.
     """
 
     said: dict[str, Any] = field(default_factory=dict)
     refused: bool = False
     thought: bool = False
+    cut_off: bool = False
     other_model: str = ""
 
     @property
@@ -57,6 +73,9 @@ class Reading:
 def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
     """A reply's label, probabilities and usage; what cannot be read leaves the raw reply and the reason.
 
+    The label is the one that the model wrote. Log-probabilities that are impossible, tied or against that label give no
+    probability.
+
     Args:
         completion: has at least one choice with a message (see `chat.completion_of`).
         template: what it is a reply to.
@@ -70,16 +89,22 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
     choice, prompt = completion["choices"][0], template.prompt
     content = choice["message"].get("content")
     thought = _thought(choice["message"], completion.get("usage"))
-    reading = Reading({"attempts": 1} | _usage(completion), thought=thought, other_model=other)
+    said = {"attempts": 1} | _usage(completion)
+    reading = Reading(said, thought=thought, cut_off=is_cut_off(choice), other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
-        shares = _shares(choice, label, template.form, prompt)
-        _check_agreement(label, shares, template.settings.max_disagreement)
     except Unreadable as error:
         reading.said |= {"raw_reply": _raw(choice["message"]), "error": str(error)}
     else:
-        reading.said |= {"raw_reply": content, "rationale": reason} | _verdict(label, shares, prompt)
+        reading.said |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
+        try:
+            shares = _shares(choice, label, template.form, prompt)
+            reading.said |= _probability(label, shares, prompt)
+        except NoProbability as error:
+            reading.said |= {"no_probability": str(error)} | (
+                {"contradicted": True} if str(error) == CONTRADICTED else {}
+            )
     return reading
 
 
@@ -104,45 +129,52 @@ def _thought(message: Mapping[str, Any], usage: object) -> bool:
 
 
 def _check(choice: Mapping[str, Any], content: object) -> None:
-    ended = choice.get("finish_reason")
-    if choice["message"].get("refusal") or ended == "content_filter":
-        raise Unreadable(
-            "the model refused to answer" if ended != "content_filter" else "the content filter stopped it"
-        )
-    if ended == "length":
-        raise Unreadable("the reply was cut off at the token limit")
+    if why := incomplete(choice):
+        raise Unreadable(why)
     if not isinstance(content, str) or not content.strip():
         raise Unreadable("the reply is empty")
 
 
 def _shares(choice: Mapping[str, Any], label: str, form: Form, prompt: Prompt) -> dict[str, float]:
-    """Probabilities of the labels; none where the server gave none, or none of the label's own tokens."""
+    """Probabilities of the labels.
+
+    Raises:
+        NoProbability: the server gave none, none of the label's own tokens, or impossible ones.
+    """
     given, message = choice.get("logprobs"), choice["message"]
     if not form.logprobs or not isinstance(given, dict) or not (tokens := given.get("content")):
-        return {}
+        raise NoProbability(NOT_GIVEN)
     try:
         own = content_tokens(tokens, message["content"], _thoughts(message))
         start = start_of(label, own, key=form.is_object)
-        return {} if start is None else label_probabilities(own, start, prompt.labels)
+        if start is None:
+            raise NoProbability(NOT_FOUND)
+        return label_probabilities(own, start, prompt.labels)
     except (KeyError, TypeError, AttributeError, ArithmeticError):
-        return {}
+        raise NoProbability(IMPOSSIBLE) from None
 
 
-def _check_agreement(label: str, shares: Mapping[str, float], most: float) -> None:
-    if shares and 1 - shares[label] > most:
-        raise Unreadable(f"the reply is contradictory: it gives its own label a probability of {shares[label]:.3f}")
+def _label(label: str, prompt: Prompt) -> dict[str, Any]:
+    grade = prompt.head.labels[label]
+    return {"relevant": grade >= prompt.head.relevant_from} | ({"grade": grade} if prompt.graded else {})
 
 
-def _verdict(label: str, shares: Mapping[str, float], prompt: Prompt) -> dict[str, Any]:
+def _probability(label: str, shares: Mapping[str, float], prompt: Prompt) -> dict[str, Any]:
+    """Of being relevant, and of a graded prompt the mean grade.
+
+    Raises:
+        NoProbability: they tie, or favour another label than the one that was written.
+    """
     grades, least = prompt.head.labels, prompt.head.relevant_from
-    said: dict[str, Any] = {"relevant": grades[label] >= least}
+    probability = min(1.0, sum(share for one, share in shares.items() if grades[one] >= least))
+    if np.float32(probability) == EVEN:
+        raise NoProbability(TIED)
+    likelier_label = shares[label] < max(shares.values()) - _ROUNDING
+    if likelier_label or (grades[label] >= least) != (probability > EVEN):
+        raise NoProbability(CONTRADICTED)
+    said = {"probability": probability, "contradicted": False}
     if prompt.graded:
-        said["grade"] = grades[label]
-    if shares:
-        said["probability"] = min(1.0, sum(share for one, share in shares.items() if grades[one] >= least))
-        said["contradicted"] = said["relevant"] != bool(np.float32(said["probability"]) >= EVEN)
-        if prompt.graded:
-            said["expected_grade"] = sum(share * grades[one] for one, share in shares.items())
+        said["expected_grade"] = sum(share * grades[one] for one, share in shares.items())
     return said
 
 
@@ -168,26 +200,40 @@ def reply_batch(readings: Iterable[tuple[int, Reading]]) -> ReplyBatch:
 
 
 def recalled(replies: pa.Table, form: Form) -> pa.Table:
-    """Kept verdicts as they would be kept today: earlier ones do not say whether they contradict themselves.
+    """Kept verdicts as they would be kept today.
 
-    Of a model that thought they have the probability of its first thought, not of the label (see `content_tokens`):
-    where a reply took more tokens than its label has bytes, and one to end it, the probability is unknown.
+    A probability that ties or is on the other side of one half than the label is unknown, as in `read`. So is that of a
+    model that thought, where an earlier version took it from the first thought, not from the label (see
+    `content_tokens`): there a reply took more tokens than its label has bytes, and one to end it.
 
     Args:
         replies: rows of `REPLIES` from the ledger.
         form: that they were asked for in.
     """
-    earlier = pc.and_(pc.is_valid(replies["probability"]), pc.is_null(replies["contradicted"]))
-    if not pc.any(earlier).as_py():
-        return replies
+    known = pc.is_valid(replies["probability"])
+    earlier = pc.and_(known, pc.is_null(replies["contradicted"]))
     before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
     own = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), before)
     thought = pc.and_(earlier, pc.fill_null(pc.greater(replies["completion_tokens"], own), False))
-    if not form.is_object:
-        for name in ("probability", "expected_grade"):
-            replies = _with(replies, name, pc.if_else(thought, None, replies[name]))
-    other = pc.not_equal(replies["relevant"], pc.greater_equal(replies["probability"], pa.scalar(EVEN)))
-    return _with(replies, "contradicted", pc.if_else(earlier, other, replies["contradicted"]))
+    if form.is_object:  # there the label was found behind the thoughts
+        thought = pc.and_(thought, False)
+    tied = pc.fill_null(pc.equal(replies["probability"], pa.scalar(EVEN)), False)
+    likely = pc.greater(replies["probability"], pa.scalar(EVEN))
+    other = pc.and_not(pc.fill_null(pc.not_equal(replies["relevant"], likely), False), pc.or_(thought, tied))
+    for name in ("probability", "expected_grade"):
+        replies = _with(replies, name, pc.if_else(pc.or_(pc.or_(thought, tied), other), None, replies[name]))
+    contradicted = pc.if_else(pc.or_(thought, tied), None, pc.if_else(known, other, replies["contradicted"]))
+    replies = _with(replies, "contradicted", contradicted)
+    missing = pc.and_(pc.is_valid(replies["relevant"]), pc.is_null(replies["probability"]))
+    unrecorded = pc.and_(missing, pc.is_null(replies["no_probability"]))
+    reason = pc.case_when(
+        pc.make_struct(thought, tied, pc.fill_null(contradicted, False)),
+        NOT_FOUND,
+        TIED,
+        CONTRADICTED,
+        UNRECORDED if form.logprobs else NOT_GIVEN,
+    )
+    return _with(replies, "no_probability", pc.if_else(unrecorded, reason, replies["no_probability"]))
 
 
 def _with(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

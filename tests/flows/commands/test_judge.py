@@ -12,6 +12,7 @@ import typer
 from darklode.flows.commands import judge as judge_commands
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
 from helpers.commands import Call
 from helpers.fake_chat import FakeChat
 from helpers.judge_commands import KEY, build, judge_settings
@@ -32,23 +33,18 @@ def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown
     out = tmp_path / "run"
     with FakeChat(model="judge", key=KEY, alters=contradicting) as server:
         build(out, source, judge_settings(server))
-        assert_marked(call, out)
-        build(out, source, [*judge_settings(server), "judge.max_disagreement=0.6"])
-    strict = Run(str(out)).tables("verdicts").read("verdicts").to_pylist()
-    unread = {row["error"] for row in strict if row["relevant"] is None}
-    assert unread == {"the reply is contradictory: it gives its own label a probability of 0.300"}
-    assert all(row["raw_reply"] == "yes" for row in strict if row["relevant"] is not None)
-
-
-def assert_marked(call: Call, out: Path) -> None:
     verdicts = Run(str(out)).tables("verdicts").read("verdicts")
-    turned = sum(row["contradicted"] for row in verdicts.to_pylist())
+    rows = verdicts.to_pylist()
+    assert all(row["relevant"] == (row["raw_reply"] == "yes") for row in rows), "the written label decides"
+    turned = sum(bool(row["contradicted"]) for row in rows)
     assert turned == verdicts["raw_reply"].to_pylist().count("no") > 3
-    assert verdicts["relevant"].to_pylist().count(False) == 0, "the probability decides"
+    assert [row["probability"] is None for row in rows] == [row["raw_reply"] == "no" for row in rows]
     shown = call("judge", "stats", out)
     assert re.search(rf"llm-1:judge:.*? {verdicts.num_rows} .*? {turned} ", shown.out)
     call("report", out)
-    assert f"Of {turned} pairs the judge's own label" in html.unescape((out / "report.html").read_text())
+    report = html.unescape((out / "report.html").read_text())
+    assert f"The log-probabilities of {turned} verdicts contradict the label that the judge wrote" in report
+    assert f"{turned} of {verdicts.num_rows} labels have no probability ({turned}: {CONTRADICTED})" in report
 
 
 def test_what_was_judged_is_listed_and_pruned(call: Call, source: Path, tmp_path: Path, server: FakeChat) -> None:

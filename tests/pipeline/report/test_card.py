@@ -90,7 +90,7 @@ def test_contradicted_labels_are_counted_where_there_can_be_any(run: Run) -> Non
     put(run, "verdicts", VERDICTS.rows(ids | {"relevant": [True] * 4, "contradicted": [True, False, None, True]}))
     assert statistics.judges(all_tables(run))["contradicted"].to_pylist() == [2]
     (said,) = [one for one in caveats(all_tables(run), Settings()) if "contradict" in one]
-    assert said.startswith("Of 2 pairs the judge's own label and its probability contradict each other")
+    assert said.startswith("The log-probabilities of 2 verdicts contradict the label that the judge wrote")
 
 
 def test_a_shortfall_of_negatives_is_counted(finished: Run) -> None:

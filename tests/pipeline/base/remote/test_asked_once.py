@@ -67,6 +67,12 @@ def test_readable_replies_are_kept_and_others_with_their_error(tmp_path: Path) -
         assert (server.requests, two.client.counters.nulls) == (8, 2), "four tries each"
 
 
+def test_a_reply_that_may_not_be_complete_is_asked_for_again(tmp_path: Path) -> None:
+    with Says(finish_reason="tool_calls") as server:
+        asking(server, tmp_path).ask("who", questions()[:1])
+        assert (server.requests, kept(tmp_path)) == (4, {KEYS[0]: None})
+
+
 def test_what_is_kept_on_the_way_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_once, "KEEP_SECONDS", 0)
     told: list[int] = []

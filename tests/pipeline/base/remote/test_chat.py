@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.remote.chat import completion_of
+from darklode.pipeline.base.remote.chat import completion_of, incomplete
 from darklode.pipeline.base.remote.faults import BadReply
 
 
@@ -37,6 +37,20 @@ def test_another_end_is_a_reply(ended: object) -> None:
 
 def test_texts_are_sound() -> None:
     assert said(choice("so \ud800 \U0001f600")) == "so \ufffd \U0001f600"
+
+
+def test_content_in_parts_is_the_text_of_its_parts() -> None:
+    parts = [{"type": "text", "text": "ye"}, {"type": "image_url"}, {"type": "text", "text": "s"}, {"type": "text"}]
+    assert said(choice(parts)) == "yes"
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "so "}, {"type": "text", "text": "no"}]}
+    (found,) = completion_of({"choices": [choice([thinking, {"type": "text", "text": "yes"}])]})["choices"]
+    assert (found["message"]["content"], found["message"]["reasoning_content"]) == ("yes", "so no")
+    (found,) = completion_of({"choices": [choice([{"type": "refusal", "refusal": "No."}], finish_reason="stop")]})[
+        "choices"
+    ]
+    assert incomplete(found) == "the model refused to answer"
+    for other in (["yes"], [{"type": "image_url"}], [1, {"type": "text", "text": "yes"}]):
+        assert said(choice(other)) == other
 
 
 NONE: list[Any] = [None, [], "ab", [None], [{}], [{"message": None}], {"0": 1}, [choice("a", index="x"), choice("b")]]

@@ -333,8 +333,10 @@ def test_a_model_that_thinks_gets_the_same_verdicts() -> None:
 
 
 POISON: dict[str, Callable[[dict[str, Any]], dict[str, Any] | str]] = {
-    "a surrogate": lambda said: said | {"choices": [{"index": 0, "message": {"content": "so \ud800"}}]},
-    "deep content": lambda said: said | {"choices": [{"index": 0, "message": {"content": '{"label":' * 10_000}}]},
+    "a surrogate": lambda said: said | {"choices": [{"finish_reason": "stop", "message": {"content": "so \ud800"}}]},
+    "deep content": lambda said: (
+        said | {"choices": [{"finish_reason": "stop", "message": {"content": '{"label":' * 10_000}}]}
+    ),
     "a deep body": lambda said: '{"choices":' + "[" * 10_000 + "]" * 10_000 + "}",
     "a long number": lambda said: '{"usage": ' + "9" * 5000 + "}",
 }
@@ -417,7 +419,7 @@ def test_a_pair_that_the_server_refused_is_not_asked_again(tmp_path: Path, first
 
     def too_long_again(pair: str, said: dict[str, Any]) -> dict[str, Any]:
         server.longest = 1000
-        return said | {"choices": [{"index": 0, "message": {"content": PROSE}}]}
+        return said | {"choices": [{"finish_reason": "stop", "message": {"content": PROSE}}]}
 
     with FakeChat() as server:
         judge = judge_of(server, root=str(tmp_path))
@@ -647,3 +649,21 @@ def test_a_missing_key_and_a_secret_in_the_address_are_errors(monkeypatch: pytes
         ask(judge_of(server, key_env="JUDGE_KEY"))
     with pytest.raises(SettingsError, match="there is no prompt nothing"):
         LlmJudge(LlmSettings(model="m", base_url="http://h/v1", prompt="nothing"))
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001, 0.01])
+def test_replies_that_are_sent_twice_label_no_other_pair(late: float) -> None:
+    pairs = pairs_of(14, 12)
+    with FakeChat(script=lambda one: "sent twice" if one.number % 5 == 0 else None, twice_after=late) as server:
+        judge = judge_of(server, max_in_flight=4)
+        found: list[ReplyBatch] = []
+        asyncio.run(collect(judge, pairs, found))
+        rows = {row: reply for batch in found for row, reply in zip(batch.rows, batch.replies.to_pylist(), strict=True)}
+        assert sorted(rows) == list(range(168))
+        user = [judge.template.shown(PairText(*texts), 2048)[0] for texts in texts_of(pairs)]
+        assert [rows[row]["relevant"] for row in range(168)] == [label_of(one, server.labels) == "yes" for one in user]
+        assert server.faults["sent twice"] > 20
+
+
+def texts_of(pairs: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pairs.select(["query", "title", "heading", "text"]).to_pylist()]

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities, start_of
+from darklode.pipeline.judge.llm.logprobs import (
+    IMPOSSIBLE,
+    NO_ALTERNATIVES,
+    NOT_FOUND,
+    NoProbability,
+    content_tokens,
+    label_probabilities,
+    start_of,
+)
 from helpers.token_rows import plain, token
 
 
@@ -16,9 +24,9 @@ from helpers.token_rows import plain, token
         ([token("yes", yes=0.6, no=0.4)], 0, ("yes", "no"), {"yes": 0.6, "no": 0.4}),
         ([token("yes", yes=0.3, no=0.1, Yes=0.5, Well=0.1)], 0, ("yes", "no"), {"yes": 8 / 9, "no": 1 / 9}),
         ([token("Yes", yes=0.2, no=0.1, Yes=0.7)], 0, ("yes", "no"), {"yes": 0.9, "no": 0.1}),
-        ([token("Well", Well=0.7, yes=0.1, no=0.2)], 0, ("yes", "no"), {}),
         ([token(" yes", _yes=0.5, yes=0.25, no=0.25)], 0, ("yes", "no"), {"yes": 0.75, "no": 0.25}),
         ([token("y", y=0.8, n=0.2), token("es", es=1.0)], 0, ("yes", "no"), {"yes": 0.8, "no": 0.2}),
+        ([token("y", y=0.8, n=0.2), *plain("es")], 0, ("yes", "no"), {"yes": 0.8, "no": 0.2}),
         (
             [token("not", **{"not": 0.5, "rel": 0.5}), token("-rel", **{"-rel": 1.0})],
             0,
@@ -38,14 +46,30 @@ from helpers.token_rows import plain, token
             {"yes": 0.1, "no": 0.9},
         ),
         ([token(' "no"', **{' "no"': 0.8, ' "yes"': 0.2})], 2, ("yes", "no"), {"yes": 0.2, "no": 0.8}),
-        ([token("maybe", maybe=1.0)], 0, ("yes", "no"), {}),
-        ([], 0, ("yes", "no"), {}),
     ],
 )
 def test_probabilities_of_labels(
     tokens: list[dict[str, Any]], start: int, labels: tuple[str, ...], expected: dict[str, float]
 ) -> None:
     assert label_probabilities(tokens, start, labels) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why"),
+    [
+        ([token("Well", Well=0.7, yes=0.1, no=0.2)], NOT_FOUND),
+        ([token("maybe", maybe=0.9, yes=0.1)], NOT_FOUND),
+        ([], NOT_FOUND),
+        (plain("yes"), NO_ALTERNATIVES),
+        ([token("y", y=0.8, n=0.8), token("es", es=0.9)], IMPOSSIBLE),
+        ([{"token": "yes", "logprob": -0.5, "top_logprobs": [{"token": "no", "logprob": -0.5}]}], IMPOSSIBLE),
+        ([{"token": "yes", "logprob": 3.0, "top_logprobs": [{"token": "yes", "logprob": -1}]}], IMPOSSIBLE),
+    ],
+)
+def test_tokens_without_a_probability_say_why(tokens: list[dict[str, Any]], why: str) -> None:
+    with pytest.raises(NoProbability) as caught:
+        label_probabilities(tokens, 0, ("yes", "no"))
+    assert str(caught.value) == why
 
 
 @pytest.mark.parametrize(

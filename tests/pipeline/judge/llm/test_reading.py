@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +16,11 @@ from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import reading
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN, TIED
 from darklode.pipeline.judge.llm.prompt import Prompt, load_prompt
-from darklode.pipeline.judge.llm.reading import Reading, recalled, reply_batch
-from darklode.pipeline.judge.port import REPLIES
+from darklode.pipeline.judge.llm.reading import UNRECORDED, Reading, recalled, reply_batch
+from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge
+from darklode.pipeline.judge.threshold import Thresholded
 from helpers.token_rows import plain, token
 
 BINARY, GRADED = load_prompt("binary"), load_prompt("graded")
@@ -25,6 +29,22 @@ BINARY, GRADED = load_prompt("binary"), load_prompt("graded")
 def read(found: dict[str, Any], form: Form, prompt: Prompt, **changed: Any) -> Reading:
     settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", **changed)
     return reading.read(found, RequestTemplate(settings, prompt, form))
+
+
+def rows_of(*readings: Reading) -> list[dict[str, Any]]:
+    return reply_batch(enumerate(readings)).replies.to_pylist()
+
+
+class Fixed(Judge):
+    """Gives the same replies whatever it is asked."""
+
+    judge_id = "fixed"
+
+    def __init__(self, replies: pa.Table) -> None:
+        self._replies = replies
+
+    async def judge(self, pairs: pa.Table) -> pa.Table:
+        return self._replies
 
 
 def completion(content: object, tokens: list[dict[str, Any]] | None = None, **choice: Any) -> dict[str, Any]:
@@ -79,11 +99,11 @@ def test_a_label_with_its_probability() -> None:
 
 
 def test_a_grade_with_its_expectation() -> None:
-    shares = {"0": 0.1, "1": 0.4, "2": 0.3, "3": 0.2}
+    shares = {"0": 0.2, "1": 0.4, "2": 0.3, "3": 0.1}
     said = read(completion("1", [token("1", **shares)]), Form("choice", True), GRADED).said
     assert (said["grade"], said["relevant"]) == (1, False)
-    assert said["probability"] == pytest.approx(0.5)
-    assert said["expected_grade"] == pytest.approx(0.4 + 0.6 + 0.6)
+    assert said["probability"] == pytest.approx(0.4)
+    assert said["expected_grade"] == pytest.approx(0.4 + 0.6 + 0.3)
 
 
 def test_without_log_probabilities_the_probability_is_unknown() -> None:
@@ -94,34 +114,90 @@ def test_without_log_probabilities_the_probability_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "shares", "contradicted"),
+    ("label", "shares", "probability", "contradicted"),
     [
-        *(("no", {"no": 0.3, "yes": 0.7}, True), ("no", {"no": 0.7, "yes": 0.3}, False)),
-        *(("yes", {"yes": 0.3, "no": 0.7}, True), ("yes", {"yes": 0.5, "no": 0.5}, False)),
-        ("no", {"no": 0.5, "yes": 0.5}, True),
+        *(("no", {"no": 0.3, "yes": 0.7}, None, True), ("no", {"no": 0.7, "yes": 0.3}, 0.3, False)),
+        *(("yes", {"yes": 0.3, "no": 0.7}, None, True), ("yes", {"yes": 0.51, "no": 0.49}, 0.51, False)),
+        *(("yes", {"yes": 0.5, "no": 0.5}, None, None), ("no", {"no": 0.5, "yes": 0.5}, None, None)),
+        ("no", {"no": 0.02, "yes": 0.98}, None, True),
     ],
 )
-def test_a_label_that_its_probability_contradicts_is_marked(
-    label: str, shares: dict[str, float], contradicted: bool
+def test_the_written_label_stands_against_its_log_probabilities(
+    label: str, shares: dict[str, float], probability: float | None, contradicted: bool | None
 ) -> None:
-    said = read(completion(label, [token(label, **shares)]), Form("choice", True), BINARY).said
-    assert (said["relevant"], said["contradicted"]) == (label == "yes", contradicted)
-    assert said["probability"] == pytest.approx(shares["yes"])
+    (row,) = rows_of(read(completion(label, [token(label, **shares)]), Form("choice", True), BINARY))
+    assert (row["relevant"], row["contradicted"]) == (label == "yes", contradicted)
+    assert row["probability"] == (None if probability is None else pytest.approx(probability))
+    assert (row["no_probability"] is None) == (probability is not None)
 
 
-def test_a_grade_is_contradicted_by_the_other_side() -> None:
-    shares = {"0": 0.05, "1": 0.4, "2": 0.3, "3": 0.25}
-    said = read(completion("1", [token("1", **shares)]), Form("choice", True), GRADED).said
-    assert (said["grade"], said["relevant"], said["contradicted"]) == (1, False, True)
+@pytest.mark.parametrize(
+    ("label", "shares"),
+    [
+        ("1", {"0": 0.05, "1": 0.4, "2": 0.3, "3": 0.25}),  # relevant is likelier, no single grade is
+        ("3", {"0": 0.05, "1": 0.05, "2": 0.5, "3": 0.4}),  # the same side, another grade
+    ],
+)
+def test_a_grade_that_is_contradicted_stands(label: str, shares: dict[str, float]) -> None:
+    (row,) = rows_of(read(completion(label, [token(label, **shares)]), Form("choice", True), GRADED))
+    assert (row["grade"], row["relevant"], row["contradicted"]) == (int(label), int(label) > 1, True)
+    assert (row["probability"], row["expected_grade"], row["no_probability"]) == (None, None, CONTRADICTED)
 
 
-def test_how_much_disagreement_is_borne_is_a_setting() -> None:
-    for most, readable in ((1.0, True), (0.75, True), (0.65, False), (0.0, False)):
-        found = read(
-            completion("no", [token("no", no=0.3, yes=0.7)]), Form("choice", True), BINARY, max_disagreement=most
-        )
-        assert found.readable == readable
-    assert found.said["error"] == "the reply is contradictory: it gives its own label a probability of 0.300"
+def logprobs(label: str, chosen: Any, **others: Any) -> dict[str, Any]:
+    """The token of a label with log-probabilities as they are."""
+    top = [{"token": name, "logprob": value} for name, value in {label: chosen, **others}.items()]
+    return {"token": label, "logprob": chosen, "top_logprobs": top}
+
+
+@pytest.mark.parametrize("label", ["yes", "no"])
+@pytest.mark.parametrize(
+    ("chosen", "other", "why"),
+    [
+        (0.0, 0.0, IMPOSSIBLE),
+        (0.9, 0.1, IMPOSSIBLE),
+        (0.5, 0.5, IMPOSSIBLE),
+        (-0.1, -0.2, IMPOSSIBLE),
+        (-0.7, 0.01, IMPOSSIBLE),
+        (math.nan, -1.0, IMPOSSIBLE),
+        (-0.3, math.nan, IMPOSSIBLE),
+        (math.inf, -1.0, IMPOSSIBLE),
+        (-math.inf, -math.inf, IMPOSSIBLE),
+        ("-0.1", -3.0, IMPOSSIBLE),
+        (10**400, -3.0, IMPOSSIBLE),
+        (math.log(0.5), math.log(0.5), TIED),
+        (math.log(0.2), math.log(0.7), CONTRADICTED),
+    ],
+)
+def test_log_probabilities_that_cannot_be_are_dropped(label: str, chosen: Any, other: Any, why: str) -> None:
+    tokens = [logprobs(label, chosen, **{"no" if label == "yes" else "yes": other})]
+    (row,) = rows_of(read(completion(label, tokens), Form("choice", True), BINARY))
+    assert (row["relevant"], row["probability"], row["no_probability"]) == (label == "yes", None, why)
+
+
+@pytest.mark.parametrize(("chosen", "other"), [(0.0, -20.0), (0.0005, -9999.0), (-0.002, -6.0)])
+def test_rounded_log_probabilities_are_taken(chosen: float, other: float) -> None:
+    (row,) = rows_of(read(completion("no", [logprobs("no", chosen, yes=other)]), Form("choice", True), BINARY))
+    assert (row["relevant"], row["no_probability"]) == (False, None)
+    assert row["probability"] == pytest.approx(math.exp(other), abs=0.001)
+
+
+def test_the_written_token_alone_has_no_probability() -> None:
+    (row,) = rows_of(read(completion("no", plain("no")), Form("choice", True), BINARY))
+    assert (row["relevant"], row["probability"], row["no_probability"]) == (False, None, NO_ALTERNATIVES)
+
+
+@given(
+    label=st.sampled_from(["yes", "no"]),
+    values=st.lists(st.floats() | st.integers(), min_size=2, max_size=2),
+    threshold=st.just(0.5),
+)
+def test_no_log_probability_turns_a_label(label: str, values: list[float], threshold: float) -> None:
+    tokens = [logprobs(label, values[0], **{"no" if label == "yes" else "yes": values[1]})]
+    reading = read(completion(label, tokens), Form("choice", True), BINARY)
+    source = Fixed(reply_batch([(0, reading)]).replies)
+    (row,) = asyncio.run(Thresholded(source, threshold).judge(PAIRS.empty_table())).to_pylist()
+    assert row["relevant"] == (label == "yes")
 
 
 def test_without_a_probability_nothing_is_contradicted() -> None:
@@ -139,21 +215,29 @@ KEPT = pa.Table.from_pylist(
         {"relevant": None, "error": "empty", "attempts": 1},
         {"relevant": False, "probability": 0.75, "contradicted": True, "raw_reply": "no", "completion_tokens": 200}
         | {"attempts": 1},
+        {"relevant": False, "probability": 0.5, "raw_reply": "no", "completion_tokens": 1, "attempts": 1},
+        {"relevant": True, "contradicted": True, "no_probability": CONTRADICTED, "raw_reply": "yes", "attempts": 1},
+        {"relevant": True, "no_probability": NO_ALTERNATIVES, "raw_reply": "yes", "attempts": 1},
     ],
     REPLIES,
 )
 
 
-def test_what_earlier_versions_kept_is_marked_and_the_probability_of_a_thought_unknown() -> None:
+def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
     found = recalled(KEPT, Form("choice", True))
     assert found.schema.equals(REPLIES)
-    assert found["contradicted"].to_pylist() == [True, False, None, False, False, None, None, True]
-    assert found["probability"].to_pylist() == [0.75, 0.25, None, 0.75, 0.75, None, None, 0.75]
-    assert found.drop_columns(["contradicted", "probability"]).equals(
-        KEPT.drop_columns(["contradicted", "probability"])
-    )
+    contradicted = [True, False, None, False, False, None, None, True, None, True, None]
+    assert found["contradicted"].to_pylist() == contradicted
+    assert found["probability"].to_pylist() == [None, 0.25, None, 0.75, 0.75, *[None] * 6]
+    reasons = [CONTRADICTED, None, NOT_FOUND, None, None, UNRECORDED, None, CONTRADICTED, TIED]
+    assert found["no_probability"].to_pylist() == [*reasons, CONTRADICTED, NO_ALTERNATIVES]
+    changed = ["contradicted", "probability", "no_probability"]
+    assert found.drop_columns(changed).equals(KEPT.drop_columns(changed)), "no label is touched"
     within_json = recalled(KEPT, Form("json", True))
-    assert within_json["probability"].equals(KEPT["probability"]), "there the label was found behind the thoughts"
+    assert within_json["no_probability"][2].as_py() == CONTRADICTED, "there the label was found behind the thoughts"
+    assert recalled(KEPT, Form("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
+    assert recalled(found, Form("choice", True)).equals(found)
+    assert recalled(KEPT.slice(0, 0), Form("choice", True)).num_rows == 0
 
 
 def test_a_rationale_is_kept() -> None:
@@ -208,14 +292,39 @@ def test_no_grade_is_fished_out_of_prose(content: str) -> None:
         ({"finish_reason": "length"}, "cut off at the token limit"),
         ({"finish_reason": "content_filter"}, "content filter"),
         ({"message": {"content": None, "refusal": "I can't help with that."}}, "refused"),
-        ({"logprobs": {"content": [token("yes", yes=0.05, no=0.9)]}}, "contradictory"),
     ],
 )
-def test_truncated_refused_and_contradictory_replies_are_null(choice: dict[str, Any], why: str) -> None:
+def test_truncated_and_refused_replies_are_null(choice: dict[str, Any], why: str) -> None:
     reading = read(completion("yes", **choice), Form("choice", True), BINARY)
     assert not reading.readable
     assert why in reading.said["error"]
     assert reading.said["raw_reply"]
+
+
+@pytest.mark.parametrize("ended", ["stop", "STOP", "eos", "eos_token", "stop_sequence", "end_turn", "COMPLETE"])
+def test_a_reply_is_read_where_the_server_says_that_it_is_complete(ended: str) -> None:
+    assert read(completion("yes", finish_reason=ended), Form("choice", True), BINARY).said["relevant"] is True
+
+
+UNFINISHED = [
+    "tool_calls",
+    "function_call",
+    "insufficient_system_resource",
+    "length",
+    "MAX_TOKENS",
+    "",
+    None,
+    1,
+    ["stop"],
+]
+
+
+@pytest.mark.parametrize("ended", [*UNFINISHED, "content_filter", "SAFETY", "sensitive", "unknown", {"stop": "stop"}])
+def test_a_reply_that_may_not_be_complete_is_null(ended: object) -> None:
+    reading = read(completion("yes", finish_reason=ended), Form("choice", True), BINARY)
+    assert not reading.readable
+    assert any(why in reading.said["error"] for why in (repr(str(ended)), "no finish", "token limit", "content filter"))
+    assert reading.said["raw_reply"] == "yes"
 
 
 @pytest.mark.parametrize("broken", [{"content": [{}]}, {"content": "x"}, {"content": [None]}, [], "x"])
