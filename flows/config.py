@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
-from darklode.schemas.keys import UnknownKey, check_keys, known_keys, merge, without_other_kinds
+from darklode.schemas.keys import UnknownKey, known_keys, merge, unknown_keys, without_other_kinds
 from darklode.schemas.kinds import nearest
 from darklode.schemas.places import placed
 from darklode.schemas.settings import Settings
@@ -75,8 +75,14 @@ def overrides(assignments: Sequence[str]) -> dict[str, Any]:
         SettingsError: a text of another form, or a value that is not YAML.
     """
     values: dict[str, Any] = {}
+    wrong: list[str] = []
     for assignment in assignments:
-        values = merge(values, _assignment(assignment))
+        try:
+            values = merge(values, _assignment(assignment))
+        except CommandLineError as error:
+            wrong += error.each
+    if wrong:
+        raise CommandLineError(*wrong)
     return values
 
 
@@ -86,16 +92,30 @@ def resolve(values: Mapping[str, Any]) -> Settings:
     Raises:
         SettingsError: as for `load_settings`.
     """
+    unknown = list(unknown_keys(values))
     try:
-        check_keys(values)
-        return Settings.model_validate(placed(values, Path(), Settings))
-    except UnknownKey as error:
-        raise SettingsError(str(error)) from error
+        settings = Settings.model_validate(_with_paths(values, unknown))
     except ValidationError as error:
-        found: dict[str, list[Any]] = {}
-        for one in error.errors():
-            found.setdefault(_setting(one["loc"]), []).append(one)
-        raise SettingsError(*(_refusal(where, wrong) for where, wrong in found.items())) from error
+        wrong: dict[str, list[Any]] = {}
+        for detail in error.errors():
+            if not any(_is_below(detail["loc"], key.path) for key in unknown):
+                wrong.setdefault(_setting(detail["loc"]), []).append(detail)
+        refusals = [_refusal(where, details) for where, details in wrong.items()]
+        raise SettingsError(*(key.message for key in unknown), *refusals) from error
+    if unknown:
+        raise SettingsError(*(key.message for key in unknown))
+    return settings
+
+
+def _with_paths(values: Mapping[str, Any], unknown: Sequence[UnknownKey]) -> Mapping[str, Any]:
+    """The values with relative paths resolved; as they are where some are unknown, since they will be refused."""
+    return values if unknown else placed(values, Path(), Settings)
+
+
+def _is_below(place: Sequence[int | str], path: str) -> bool:
+    """Whether pydantic means an unknown key or what is below it; its place also names members of a union."""
+    steps = iter(map(str, place))
+    return all(part in steps for part in path.split("."))
 
 
 def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
@@ -236,10 +256,9 @@ def project(config: str | Path | None, preset: str | None = None) -> Project:
 
 def _check_sections(values: Mapping[str, Any]) -> None:
     """See that a file's sections are known: what is wrong within them depends on preset and options, too."""
-    try:
-        check_keys({key: value for key, value in values.items() if key not in Settings.model_fields})
-    except UnknownKey as error:
-        raise SettingsError(str(error)) from error
+    unknown = list(unknown_keys({key: value for key, value in values.items() if key not in Settings.model_fields}))
+    if unknown:
+        raise SettingsError(*(key.message for key in unknown))
 
 
 def _path(config: Path, name: str, value: Any) -> str:

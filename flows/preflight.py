@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from darklode.flows import tools
+from darklode.flows.mistakes import messages
 from darklode.flows.runs import noted, place_for, recorded
 from darklode.flows.server import check_configured
 from darklode.flows.spreading import check_runner
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import writing
-from darklode.pipeline.base.errors import DarklodeError, MissingPart, NotReady
+from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
@@ -31,10 +32,12 @@ from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import Wish
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.prepare.language import languages_of
+from darklode.pipeline.prepare.split import GENERATED
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import CacheSettings, Settings
+from darklode.schemas.tables import QUERIES
 
 NOTHING_DECIDED = Wish()
 
@@ -83,6 +86,8 @@ def _outcome(check: Check) -> list[str | DarklodeError]:
         return list(check())
     except DarklodeError as error:
         return [error]
+    except OSError as error:  # it must not hide what the other checks find
+        return [InputError(*messages(error))]
 
 
 def of_paths(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
@@ -99,6 +104,7 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
         lambda: _languages(queries, settings),
         lambda: _place(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
+        lambda: _generated(settings.split.generated),
         lambda: _parts(out, settings, builders(settings)),
         *_around(out, settings),
     ]
@@ -263,26 +269,42 @@ def _begun(out: str) -> bool:
 def _place(out: str, *, mined: bool) -> list[str]:
     run = place_for(out, mined=mined)
     if run.store.local is not None:
-        _writable(run.store.local)
+        _writable(run.store.local, "--out")
     return []
 
 
 def _cache(cache: CacheSettings) -> list[str]:
     store = PartFiles(cache.root, "verdicts", "judge", ()).store
     if store.local is not None:
-        _writable(store.local)
+        _writable(store.local, "cache.root")
     return []
 
 
-def _writable(folder: Path) -> None:
-    """See that files can be made below a folder that is there or will be made."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    with writing(there), tempfile.TemporaryFile(dir=there):
-        pass
+def _writable(folder: Path, option: str) -> None:
+    """See that files can be made below a folder that exists or will be made.
+
+    Raises:
+        NotWritable: they cannot; it names the option or setting that the folder is from.
+    """
+    try:
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        with writing(existing), tempfile.TemporaryFile(dir=existing):
+            pass
+    except NotWritable as error:
+        raise NotWritable(f"{option} {folder}: {error}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise NotWritable(f"{option} {folder} cannot be made ({reason}); choose another place") from error
 
 
 def _readable(path: str) -> list[str]:
     listing(path, remote=True)
+    return []
+
+
+def _generated(folder: str | None) -> list[str]:
+    if folder:
+        Run(folder).tables(QUERIES.name, GENERATED)
     return []
 
 

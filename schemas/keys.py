@@ -19,8 +19,17 @@ NAME = "NAME"
 """Stands for what users name themselves: `encoders.NAME.model`."""
 
 
-class UnknownKey(ValueError):
-    """There is no such setting; the message names the nearest one, or the kind that has it."""
+@dataclass(frozen=True)
+class UnknownKey:
+    """A key that is no setting.
+
+    Attributes:
+        path: the key or, of an unknown kind, its section: the values below it cannot be checked.
+        message: names the nearest setting, or the kind that has it.
+    """
+
+    path: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -79,74 +88,81 @@ def _is_named(field: FieldInfo) -> bool:
     return get_origin(field.annotation) is dict
 
 
-def check_keys(values: Mapping[Any, Any], model: type[BaseModel] = Settings, prefix: str = "") -> None:
-    """See that nested plain values name settings only; what the values are is not looked at.
+def unknown_keys(
+    values: Mapping[Any, Any], model: type[BaseModel] = Settings, prefix: str = ""
+) -> Iterator[UnknownKey]:
+    """The keys in nested plain values that are no settings; what the values are is not looked at.
 
-    Raises:
-        UnknownKey: a key that is none, or not of this kind; a section that is no section; a kind that there is not.
+    These are keys that do not exist, or not in this kind, sections that are no mapping, and kinds that do not exist.
     """
     for name, value in values.items():
         field = model.model_fields.get(name)
         if field is None:
-            raise _unknown(f"{prefix}{name}", value)
-        _check(field, value, f"{prefix}{name}")
+            yield UnknownKey(f"{prefix}{name}", _unknown(f"{prefix}{name}", value))
+        else:
+            yield from _below(field, value, f"{prefix}{name}")
 
 
-def _check(field: FieldInfo, value: Any, path: str) -> None:
+def _below(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
     section, mark = section_in(field), kind_of(field)
-    if section:
-        check_keys(_section(value, path), section, f"{path}.")
+    if (section or (mark and (_is_section(field) or _is_named(field)))) and not isinstance(value, Mapping):
+        yield _no_section(path)
+    elif section:
+        yield from unknown_keys(value, section, f"{path}.")
     elif mark and _is_section(field):
-        _check_kind(mark, _section(value, path), path)
+        yield from _below_kind(mark, value, path)
     elif mark and _is_named(field):
-        for name, named in _section(value, path).items():
-            _check_kind(mark, _section(named, f"{path}.{name}"), f"{path}.{name}")
+        for name, named in value.items():
+            yield from _below_kind(mark, named, f"{path}.{name}")
     elif mark:
-        for number, one in enumerate(value if isinstance(value, list | tuple) else ()):
-            _check_kind(mark, _section(one, f"{path}.{number}"), f"{path}.{number}")
+        for number, member in enumerate(value if isinstance(value, list | tuple) else ()):
+            yield from _below_kind(mark, member, f"{path}.{number}")
     elif isinstance(value, Mapping) and get_origin(field.annotation) is not dict and value:
-        raise _unknown(path, value)
+        yield UnknownKey(path, _unknown(path, value))
 
 
-def _check_kind(mark: OfKind, values: Mapping[Any, Any], path: str) -> None:
+def _below_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
+    if not isinstance(values, Mapping):
+        yield _no_section(path)
+        return
     try:
         kind = mark.kind_in(values)
         section = mark.section(kind)
     except UnknownKind as error:
-        raise UnknownKey(f"{path}.kind: {error}") from error
+        yield UnknownKey(path, f"{path}.kind: {error}")
+        return
     for name, value in values.items():
         field = section.model_fields.get(name)
         if field is None:
-            raise _not_of_this_kind(mark, kind, path, str(name))
-        _check(field, value, f"{path}.{name}")
+            yield UnknownKey(f"{path}.{name}", _not_of_this_kind(mark, kind, path, str(name)))
+        else:
+            yield from _below(field, value, f"{path}.{name}")
 
 
-def _section(value: Any, path: str) -> Mapping[Any, Any]:
-    if isinstance(value, Mapping):
-        return value
-    raise UnknownKey(f"{path} is a section; set {path}.<key> or leave it out")
+def _no_section(path: str) -> UnknownKey:
+    return UnknownKey(path, f"{path} is a section; set {path}.<key> or leave it out")
 
 
-def _unknown(path: str, value: Any) -> UnknownKey:
+def _unknown(path: str, value: Any) -> str:
     while isinstance(value, Mapping) and value:
         name, value = next(iter(value.items()))
         path = f"{path}.{name}"
     if isinstance(value, Mapping) or path in known_keys():
-        return UnknownKey(f"{path}: there is no such section; a section's keys stand below it, without dots")
-    return UnknownKey(f"there is no setting {path}; {nearest(path, known_keys())}")
+        return f"{path}: there is no such section; a section's keys stand below it, without dots"
+    return f"there is no setting {path}; {nearest(path, known_keys())}"
 
 
-def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> UnknownKey:
+def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
     """Says which kind has the key, or else which key was meant."""
     if holders := mark.holders(name):
-        return UnknownKey(f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}")
+        return f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}"
     own = list(mark.section(kind).model_fields)
     others = [key for one in mark.group.own() for key in mark.section(one).model_fields]
     close = get_close_matches(name, [*own, *others], n=1, cutoff=0.5)
     if not close:
-        return UnknownKey(f"there is no setting {path}.{name}; known are {', '.join(f'{path}.{key}' for key in own)}")
+        return f"there is no setting {path}.{name}; known are {', '.join(f'{path}.{key}' for key in own)}"
     of_another = "" if close[0] in own else f" It is one of kind {' and '.join(mark.holders(close[0]))}."
-    return UnknownKey(f"there is no setting {path}.{name}; did you mean {path}.{close[0]}?{of_another}")
+    return f"there is no setting {path}.{name}; did you mean {path}.{close[0]}?{of_another}"
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any], model: type[BaseModel] = Settings) -> dict[str, Any]:

@@ -269,3 +269,15 @@ def test_paths_in_settings_are_those_of_their_file_or_of_the_command_line(
     assert chosen.evaluate.labels == str(tmp_path / "project" / "people.csv")
     assert chosen.judge.human == str(tmp_path / "labels.csv")
     assert resolve(chosen.model_dump(mode="json")) == chosen
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    wrong = ["pool.depht=1", "pool.depth=-1", "clean.nope=2", "judge.kind=nobody", "judge.model=m", "seed=x"]
+    with pytest.raises(SettingsError) as failed:
+        load_settings(assignments=wrong)
+    said = [message.partition(":")[0].partition(";")[0] for message in failed.value.each]
+    unknown = ["there is no setting pool.depht", "there is no setting clean.nope", "judge.kind"]
+    assert sorted(said) == sorted([*unknown, "pool.depth", "seed"])
+    with pytest.raises(SettingsError) as failed:
+        load_settings(assignments=["pool.depth", "clean.noise=[", "seed=1"])
+    assert len(failed.value.each) == 2

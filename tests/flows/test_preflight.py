@@ -19,9 +19,11 @@ from helpers.small_log import DOCS, FIRST, Search, mine
 LLM = ["judge.kind=llm", "judge.model=m"]
 
 
-def build_of(tmp_path: Path, *assignments: str, docs: object = SAMPLE, queries: object = SAMPLE) -> Findings:
+def build_of(
+    tmp_path: Path, *assignments: str, docs: object = SAMPLE, queries: object = SAMPLE, out: object = None
+) -> Findings:
     settings = load_settings(assignments=[f"cache.root={tmp_path}/cache", *assignments])
-    return found_by(of_build(str(docs), str(queries), str(tmp_path / "run"), settings))
+    return found_by(of_build(str(docs), str(queries), str(out or tmp_path / "run"), settings))
 
 
 def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> None:
@@ -168,3 +170,17 @@ def test_the_language_of_the_queries_is_told_where_cleaning_would_drop_it(
     found = build_of(tmp_path, *settings, queries=questions(tmp_path / "q.txt", **copies))
     assert (len(found.notes), found.errors) == (bool(said), [])
     assert all(words in found.notes[0] for words in said)
+
+
+def test_a_place_that_cannot_be_written_to_is_named_and_hides_nothing(tmp_path: Path) -> None:
+    """`/proc` takes no file, whoever asks; names may not be longer than 255 bytes."""
+    settings = load_settings(assignments=["cache.root=/proc/cache", f"split.generated={tmp_path}/none"])
+    nowhere = str(tmp_path / "nowhere")
+    found = [str(error) for error in found_by(of_build(nowhere, nowhere, "/proc/run", settings)).errors]
+    starts = [nowhere, "--out /proc/run cannot be made", f"{tmp_path}/none", "cache.root /proc/cache cannot be made"]
+    assert len(found) == len(starts)
+    assert all(error.startswith(start) for error, start in zip(found, starts, strict=True)), found
+    assert not any("tmp/tmp" in error or "/proc/tmp" in error for error in found)
+    long = build_of(tmp_path, out=str(tmp_path / ("x" * 300)), docs=nowhere)
+    assert len(long.errors) == 2
+    assert "too long" in str(long.errors[1])
