@@ -14,6 +14,7 @@ from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE, demand, gate, outcome, release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
+from darklode.pipeline.validate.review.journal import FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE, validate
 from darklode.schemas.settings import Settings, ValidationSettings
@@ -30,6 +31,7 @@ def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> st
         What `decide` says.
     """
     run = Run(out)
+    check_reviewed(run, settings)
     with run.lock():
         made = benchmark(run)
         chosen = made.changed(settings or {})
@@ -38,6 +40,22 @@ def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> st
         record(run, made.inputs, chosen)
         finish(run, chosen, build_benchmark.steps(made.inputs["docs"], made.inputs["queries"], chosen))
     return decide(run)
+
+
+def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
+    """See that there is something to validate, before any stage works.
+
+    Args:
+        run: a build.
+        settings: as for `validate_benchmark`.
+
+    Raises:
+        ArtifactError: nobody has answered yet, and no bound was asked for that could fail for that reason.
+    """
+    wanted = benchmark(run).changed(settings or {}).validation
+    asked = (wanted.min_kappa, wanted.max_null_rate, wanted.min_recall)
+    if all(bound is None for bound in asked) and not run.store.sizes(FOLDER):
+        raise ArtifactError(_no_labels(run))
 
 
 def steps(run: Run, settings: Settings) -> list[Step]:
@@ -117,7 +135,11 @@ def _demand_labels(run: Run, tables: Tables) -> None:
         return
     outside = sum(row["outside"] for row in counts)
     others = f" ({outside:,} labels are of pairs outside the sample)" if outside else ""
-    raise ArtifactError(
+    raise ArtifactError(_no_labels(run, others))
+
+
+def _no_labels(run: Run, others: str = "") -> str:
+    return (
         f"no pair of the sample of {run.store.url} has a human label yet{others}; label some with `darklode review "
         f"{run.store.url}`, then validate again"
     )

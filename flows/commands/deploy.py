@@ -29,8 +29,10 @@ def deploy(
     pool: Annotated[str, typer.Option(help="Prefect's work pool; made where there is none of the name.")] = "local",
 ) -> None:
     """Make Prefect deployments of a settings file; again, they are replaced."""
+    from darklode.flows.config import load_settings, project
     from darklode.flows.server import configured_server
 
+    load_settings(project(config).preset, config)  # a wrong file is reported before a missing server
     server = configured_server()
     if server is None:
         raise MissingPart(NO_SERVER)

@@ -13,8 +13,7 @@ from darklode.flows.config import overrides
 from darklode.flows.console import cell, console, printable, reporter
 from darklode.flows.launch import launch
 from darklode.flows.reporting import Silent
-from darklode.flows.runs import benchmark
-from darklode.flows.validate_benchmark import decide, validate_benchmark
+from darklode.flows.validate_benchmark import check_reviewed, decide, validate_benchmark
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, NotPublishable
 
@@ -50,11 +49,12 @@ def validate(
     """Hold a run's judge against its reviewers, and decide on its release."""
     asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
     given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
-    benchmark(Run(run))
+    values = overrides([*(assignments or []), *given])
+    check_reviewed(Run(run), values)
     told = Silent() if as_json else reporter()
     with answering(as_json) as answer:
         try:
-            launch(validate_benchmark, told, run, overrides([*(assignments or []), *given]))
+            launch(validate_benchmark, told, run, values)
         except NotPublishable as held:
             _show(Run(run), answer, labels)
             answer.fact("publishable", False)

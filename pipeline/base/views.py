@@ -66,9 +66,17 @@ def query(run: Run, sql: str) -> pa.Table:
         _lock(connection, run, tables)
         try:
             answer: pa.Table = connection.sql(_select(connection, sql)).to_arrow_table()
+        except duckdb.CatalogException as error:
+            raise InputError(f"{error}\n{_tables_of(tables)}") from error
         except duckdb.Error as error:
-            raise InputError(f"{error}\nThe tables are {', '.join(TABLES)}") from error
+            raise InputError(str(error)) from error
     return answer
+
+
+def _tables_of(tables: Tables) -> str:
+    """The tables that the run has, in data order."""
+    names = [name for name in TABLES if tables.parts(name)]
+    return f"Tables of this run: {', '.join(names)}" if names else "This run has no table yet"
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> None:
@@ -85,6 +93,7 @@ def _select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """The query, if it is one SELECT: COPY could still overwrite the very files that may be read."""
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        message = "write one SELECT (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW): other statements could change the run"
-        raise InputError(f"{message}. The tables are {', '.join(TABLES)}")
+        raise InputError(
+            "write one SELECT (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW): other statements could change the run"
+        )
     return statements[0].query

@@ -87,8 +87,8 @@ class _Trials:
     def _try(self, method: Method, number: int) -> None:
         from darklode.pipeline.train.choice import reach
 
-        at = number / len(method.tried)
-        course = method.trained(self.task, method.tried[number], self.seed, self._tell(method, number, at))
+        tell = self._tell(method, number, number, len(method.tried))
+        course = method.trained(self.task, method.tried[number], self.seed, tell)
         self.output.write(TRAINING_LOG.name, _log(number, [asdict(look) for look in course.looks]))
         row = {"trial": number, "setting": f"{method.tried[number]:g}", "step": course.step, "stopped": course.stopped}
         self.output.write(ADAPTATION_TRIALS.name, _trials(row, reach(self.task, method, course.best)))
@@ -109,7 +109,8 @@ class _Trials:
         number = best_setting(bests)
         with self.output.unit("all", key_of(self.basis, method.tried[number])) as unit:
             if not unit.done:
-                tell = self._tell(method, number, len(parts) / (len(parts) + 1))
+                trials = len(parts) * len(method.tried)
+                tell = self._tell(method, number, trials, trials + 1)
                 weights = method.trained(whole(self.task), method.tried[number], self.seed, tell).best
                 self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, weights))
 
@@ -121,20 +122,20 @@ class _Trials:
         for trial, setting in enumerate(method.tried):
             with self.output.unit(f"fold {number}, {trial}: {setting}", key_of(self.basis, setting, number)) as unit:
                 if not unit.done:
-                    tell = self._tell(method, trial, number / (len(parts) + 1), f"fold {number + 1}, ")
+                    done, trials = number * len(method.tried) + trial, len(parts) * len(method.tried)
+                    tell = self._tell(method, trial, done, trials + 1, f"fold {number + 1}, ")
                     course = method.trained(parts[number], setting, self.seed, tell)
                     reached = [astuple(one) for one in reach(parts[number], method, course.best)]
                     unit.facts = {"reached": reached, "looks": [asdict(look) for look in course.looks]}
             found.append(unit.facts)
         return found
 
-    def _tell(self, method: Method, number: int, at: float, where: str = "") -> Tell:
-        """Says how far training is; `at` is the share of it that came before this trial, or this fold."""
+    def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
+        """Reports the steps of a trial; `done` of the stage's `trials` came before it, each of as many steps."""
         steps, setting = self.settings.steps, method.tried[number]
-        total = steps * len(method.tried)
 
         def tell(step: int, seen: str) -> None:
-            self.output.progress(int(at * total) + step, total, f"{where}{method.about} {setting:g}: {seen}")
+            self.output.progress(done * steps + step, trials * steps, f"{where}{method.about} {setting:g}: {seen}")
 
         return tell
 

@@ -353,6 +353,9 @@ def test_a_file_without_queries_and_log_has_nothing_to_deploy(served: Environmen
 
 def test_without_a_server_it_says_how_to_start_one(alone: Environment, own: Path) -> None:
     one_line(run_inside([DARKLODE, "deploy", "--config", str(own)], alone), "prefect server start")
+    missing = run_inside([DARKLODE, "deploy", "--config", str(own.with_name("nope.yaml"))], alone)
+    one_line(missing, "nope.yaml", code=2)
+    assert "Prefect" not in missing.err, "the file is wrong, whatever the server is"
 
 
 # mine-logs

@@ -59,4 +59,4 @@ def test_an_sql_error_is_explained(call: Call, sample_run: SampleRun, sql: str) 
     assert (shown.code, shown.out) == (1, "")
     assert shown.err.startswith("error: ")
     assert "Traceback" not in shown.err
-    assert "The tables are documents, chunks" in shown.err
+    assert "law_points" not in shown.err, "a table that this run has not"

@@ -76,6 +76,7 @@ def test_a_run_that_nobody_reviewed_says_how_to(sample_run: SampleRun, served: E
         r"then validate again\n",
         shown.err,
     )
+    assert not (out / "tables" / "validation").exists(), "nothing is computed of no answer"
     shown = validate(out, served, "--min-kappa", "0.1")
     assert shown.code == 3
     assert "kappa is unknown, since too little is labelled, and min_kappa asks for at least 0.1" in shown.err

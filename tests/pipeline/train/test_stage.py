@@ -44,9 +44,17 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
     more = adapted.settings.model_copy(
         update={"adapt": QUICK.model_copy(update={"learning_rates": (1e-4, 3e-4, 1e-3)})}
     )
-    told: list[str] = []
+    told, done = list[str](), list[tuple[int, int | None]]()
     step = steps(adapted.base, more)[2]
-    out.execute(step.plan(out), step.work, lambda _done, _total, note: told.append(note))
+
+    def report(count: int, total: int | None, note: str) -> None:
+        told.append(note)
+        done.append((count, total))
+
+    out.execute(step.plan(out), step.work, report)
+    assert {total for _, total in done} == {(3 * FOLDS + 1) * QUICK.steps}, "a trial of each rate a fold, and the last"
+    assert all(0 <= count <= total for count, total in done if total), "316 of 200 would be no progress"
+    assert done[-1][0] == done[-1][1]
     folds = {f"fold {number + 1}, learning rate 0.001" for number in range(FOLDS)}
     assert folds <= {note.partition(":")[0] for note in told} <= folds | {"learning rate 0.001"}
 
