@@ -10,6 +10,7 @@ from torch import nn
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
 from darklode.pipeline.towers.start import mapped
 from darklode.pipeline.train.encoder import Encoder, layers_of
 from darklode.pipeline.train.folder import modules
@@ -42,10 +43,9 @@ class Student(Encoder):
         from sentence_transformers import SentenceTransformer
 
         part = SentenceTransformer(modules=list(self.loaded)[:-1], device=str(self.loaded.device))
-        asked = [self._settings.query_prompt + text for text in texts]
-        given = part.encode(asked, batch_size=self._settings.batch_size, show_progress_bar=False)
+        given = encode_texts(part, self._settings, texts, queries=True)
         with torch.no_grad():
-            self.loaded[-1].linear.weight.copy_(torch.from_numpy(mapped(np.asarray(given, np.float32), wanted)))
+            self.loaded[-1].linear.weight.copy_(torch.from_numpy(mapped(given, wanted)))
 
     @property
     def numbers(self) -> int:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -120,7 +121,7 @@ class Encoder:
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
         """Tokens of queries, as the model reads them."""
-        return self._tokens([self._settings.query_prompt + text for text in texts])
+        return self._tokens(with_prompt(self._settings, texts, queries=True))
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
         read = getattr(self.loaded, "preprocess", None) or self.loaded.tokenize
@@ -137,16 +138,16 @@ class Encoder:
         known = [place for place, text in enumerate(asked.texts) if text.strip()]
         found = np.zeros(asked.vectors.shape, np.float32)
         if known:
-            found[known] = self._encoded([self._settings.query_prompt + asked.texts[place] for place in known])
+            found[known] = self._encoded([asked.texts[place] for place in known], queries=True)
         return found
 
     def document_vectors(self, texts: list[str]) -> Floats:
         """Unit vectors of documents as it encodes them now."""
-        return self._encoded([self._settings.document_prompt + text for text in texts])
+        return self._encoded(texts, queries=False)
 
     def documents(self, texts: list[str]) -> Tensor:
         """The same with gradients, `batch_size` texts at a time: what is between is computed again on the way back."""
-        size, given = self._settings.batch_size, [self._settings.document_prompt + text for text in texts]
+        size, given = self._settings.batch_size, with_prompt(self._settings, texts, queries=False)
         parts = [given[start : start + size] for start in range(0, len(given), size)]
         if len(parts) == 1:
             return self._forward(parts[0])
@@ -158,13 +159,11 @@ class Encoder:
         tokens = batch_to_device(self._tokens(texts), self.loaded.device)
         return self.unit(self.loaded(tokens)["sentence_embedding"])
 
-    def _encoded(self, texts: list[str]) -> Floats:
+    def _encoded(self, texts: list[str], *, queries: bool) -> Floats:
         was = self.loaded.training
-        raw = self.loaded.encode(
-            texts, batch_size=self._settings.batch_size, show_progress_bar=False, convert_to_tensor=True
-        )
+        vectors = encode_texts(self.loaded, self._settings, texts, queries=queries)
         self.loaded.train(was)
-        return np.asarray(self.unit(raw).cpu().numpy(), np.float32)
+        return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
         """Copies of what is trained, by name, and what it began as."""

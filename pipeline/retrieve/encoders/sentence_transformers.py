@@ -19,6 +19,33 @@ _FORWARD_PASSES = 32
 """Vectors are handed on after so many on each device."""
 
 
+def with_prompt(settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool) -> list[str]:
+    """Texts as the model reads them: after the query or document prompt of the settings."""
+    prompt = settings.query_prompt if queries else settings.document_prompt
+    return [prompt + text for text in texts]
+
+
+def encode_texts(
+    model: Any, settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool, **options: Any
+) -> NDArray[np.float32]:
+    """Vectors of texts with their prompt, as a model gives them; neither truncated nor normalized.
+
+    Every vector of a configured encoder, of its layers and of what is trained from it is computed here, so that none is
+    without its prompt. A model with a Router is told which route to take.
+
+    Args:
+        model: of sentence-transformers, without a default prompt.
+        settings: prompts and batch size.
+        texts: without prompt.
+        queries: whether they are queries.
+        options: of sentence-transformers' `encode`.
+    """
+    given, task = with_prompt(settings, texts, queries=queries), "query" if queries else "document"
+    size = settings.batch_size
+    vectors = model.encode(given, batch_size=size, show_progress_bar=False, task=task, **options)
+    return np.asarray(vectors, np.float32)
+
+
 class SentenceTransformersEncoder:
     """A sentence-transformers model behind the port.
 
@@ -42,7 +69,7 @@ class SentenceTransformersEncoder:
         self._model = load_model(settings, self._devices[0])
         self._pool: Any = None
         self.encoder_id = settings.encoder_id()
-        has = self._vectors(["dimensions"]).shape[1]
+        has = encode_texts(self._model, settings, ["dimensions"], queries=False).shape[1]
         if settings.dimensions and settings.dimensions > has:
             raise SettingsError(f"dimensions {settings.dimensions}: {settings.model} has only {has}")
         self.dimensions = settings.dimensions or has
@@ -72,8 +99,8 @@ class SentenceTransformersEncoder:
         if len(self._devices) > 1 and self._pool is None:
             self._pool = self._model.start_multi_process_pool(self._devices)
             weakref.finalize(self, type(self._model).stop_multi_process_pool, self._pool)
-        prompt = self._settings.query_prompt if queries else self._settings.document_prompt
-        vectors = self._vectors([prompt + text for text in texts], queries=queries)[:, : self.dimensions]
+        vectors = encode_texts(self._model, self._settings, texts, queries=queries, pool=self._pool)
+        vectors = vectors[:, : self.dimensions]
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         broken = ~np.isfinite(lengths[:, 0])
         if broken.any():
@@ -84,12 +111,3 @@ class SentenceTransformersEncoder:
                 f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
             )
         return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)
-
-    def _vectors(self, texts: list[str], *, queries: bool = False) -> NDArray[np.float32]:
-        """The model's own vectors: sentence-transformers batches the texts by length and puts the rows in order.
-
-        A model of two towers (a Router) reads them with the one that `task` names; any other takes no notice of it.
-        """
-        size, task = self._settings.batch_size, "query" if queries else "document"
-        vectors = self._model.encode(texts, batch_size=size, pool=self._pool, show_progress_bar=False, task=task)
-        return np.asarray(vectors, np.float32)

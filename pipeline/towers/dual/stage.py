@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.towers.watch import Course
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
-TRAINED = Stage("dual_trials", 2, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
+TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS = 5
 """Texts of the sample for each of its queries."""

@@ -13,6 +13,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
 from darklode.pipeline.towers.dual import decoder
 from darklode.pipeline.towers.dual.prompt import Prompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
@@ -84,7 +85,7 @@ class Towers:
         loaded = self._loaded(name)
         if name == "query" and dual.layers:
             cut(loaded[TRANSFORMER].auto_model, dual.layers)
-        has, dimensions = _pooled(loaded, ["dimensions"]).shape[1], dual.nested[-1]
+        has, dimensions = self._pooled(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
         if dimensions > has:
             raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
         projection = modules().Dense(has, dimensions, bias=False, activation_function=nn.Identity())
@@ -131,23 +132,26 @@ class Towers:
         query tower of fewer layers begins as the map of its vectors that is nearest to those of the whole encoder.
 
         Args:
-            texts: of documents, whole.
-            queries: some queries.
+            texts: of documents, whole, without prompt.
+            queries: some queries, without prompt.
         """
         with torch.no_grad():
-            whole = _pooled(self._loaded("query") if self._dual.layers else self.query, queries)
-            found = unit(np.concatenate([_pooled(self.document, texts), whole]))
+            encoder = self._loaded("query") if self._dual.layers else self.query
+            whole = self._pooled(encoder, queries, queries=True)
+            found = unit(np.concatenate([self._pooled(self.document, texts, queries=False), whole]))
             _, directions = np.linalg.eigh(found.T @ found)
             size = self.trained["query.projection"].shape[0]
             kept = directions[:, ::-1][:, :size].T
             kept = kept * np.where(kept[np.arange(size), np.abs(kept).argmax(axis=1)] < 0, -1, 1)[:, None]
             self.trained["document.projection"].copy_(torch.from_numpy(kept.astype(np.float32)))
-            like = mapped(_pooled(self.query, queries), unit(whole @ kept.T)) if self._dual.layers else kept
+            like = kept
+            if self._dual.layers:
+                like = mapped(self._pooled(self.query, queries, queries=True), unit(whole @ kept.T))
             self.trained["query.projection"].copy_(torch.from_numpy(like.astype(np.float32)))
 
     def query_features(self, texts: Sequence[str]) -> Features:
         """Tokens of queries."""
-        found: Features = self.query.preprocess([self.settings.query_prompt + text for text in texts])
+        found: Features = self.query.preprocess(with_prompt(self.settings, texts, queries=True))
         return {name: one for name, one in found.items() if isinstance(one, Tensor)}
 
     def document_features(self, titles: Sequence[str | None], contents: Sequence[str | None]) -> Features:
@@ -158,18 +162,17 @@ class Towers:
 
     def encode(self, texts: Sequence[str], *, queries: bool) -> Floats:
         """Unit vectors as the served towers give them, shape (len(texts), dimensions)."""
-        tower, prompt = (
-            (self.query, self.settings.query_prompt) if queries else (self.document, self.settings.document_prompt)
-        )
-        was = self.model.training
-        found = tower.encode(
-            [prompt + text for text in texts],
-            batch_size=self.settings.batch_size,
-            show_progress_bar=False,
-            normalize_embeddings=True,
-        )
+        tower, was = self.query if queries else self.document, self.model.training
+        found = encode_texts(tower, self.settings, texts, queries=queries, normalize_embeddings=True)
         self.model.train(was)
-        return np.asarray(found, np.float32)
+        return found
+
+    def _pooled(self, tower: Any, texts: Sequence[str], *, queries: bool) -> Floats:
+        """What a tower's transformer and pooling give, before any layer that follows them."""
+        from sentence_transformers import SentenceTransformer
+
+        part = SentenceTransformer(modules=[tower[TRANSFORMER], tower[POOLING]], device=str(tower.device))
+        return encode_texts(part, self.settings, texts, queries=queries)
 
     def state(self) -> Weights:
         """Copies of what learns, by name."""
@@ -194,14 +197,6 @@ class Towers:
         )
         prompts = {"query": self.settings.query_prompt, "document": self.settings.document_prompt}
         return SentenceTransformer(modules=[router], device="cpu", prompts=prompts)
-
-
-def _pooled(tower: Any, texts: Sequence[str]) -> Floats:
-    """What a tower's transformer and pooling give, before any layer that follows them."""
-    from sentence_transformers import SentenceTransformer
-
-    part = SentenceTransformer(modules=[tower[TRANSFORMER], tower[POOLING]], device=str(tower.device))
-    return np.asarray(part.encode(list(texts), show_progress_bar=False), np.float32)
 
 
 def _holding(both: Both, device: str) -> Any:

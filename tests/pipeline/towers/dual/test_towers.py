@@ -84,6 +84,21 @@ def test_a_query_tower_of_fewer_layers_begins_near_the_whole_one(tmp_path: Path)
         Towers(encoder, QUICK.model_copy(update={"layers": 4}), LORA)
 
 
+@pytest.mark.parametrize("layers", [None, 2])
+def test_towers_start_from_texts_with_their_prompts(tmp_path: Path, layers: int | None) -> None:
+    """Projections are fitted to what the towers will read: vectors of texts that already carry the prompt."""
+    model = tiny_bert(tmp_path / "model", num_hidden_layers=3, initializer_range=0.3)
+    plain = SentenceTransformersSettings(model=str(model), device="cpu")
+    asking = plain.model_copy(update={"query_prompt": "q zzzz qqqq ", "document_prompt": "d xxxx jjjj "})
+    texts = [f"{one}{other} {other}" for one in "bdfklmnp" for other in ("adu", "efi", "ama", "opa")]
+    dual = QUICK.model_copy(update={"layers": layers, "nested": (4,)})
+    with_prompts, by_hand = Towers(asking, dual, LORA), Towers(plain, dual, LORA)
+    with_prompts.begin(texts, texts)
+    by_hand.begin([asking.document_prompt + text for text in texts], [asking.query_prompt + text for text in texts])
+    for name in ("query.projection", "document.projection"):
+        torch.testing.assert_close(with_prompts.trained[name], by_hand.trained[name])
+
+
 def test_what_learns(both: Trained) -> None:
     full, lora = opened(both), opened(both, method="lora")
     names = {name.partition(".")[0] for name in full.trained}
