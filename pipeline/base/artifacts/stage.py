@@ -3,9 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
@@ -132,7 +132,11 @@ def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) 
     return key_of(SCHEMA_VERSION, stage.name, stage.version, inputs, settings)
 
 
-def key_of(*basis: object) -> str:
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""What JSON can hold; a scalar of pyarrow or numpy is none."""
+
+
+def key_of(*basis: Json) -> str:
     """A short hash of plain values."""
     return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -164,6 +164,23 @@ class Store:
             return None
         return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
 
+    def version(self, name: str) -> dict[str, str] | None:
+        """What changes whenever the file does: of a local disk its stamp, of S3 its size, ETag and version.
+
+        None where there is no such file, or the storage keeps nothing but size and time.
+        """
+        if self.local:
+            stamp = self.stamp(name)
+            return None if stamp is None else {"stamp": stamp}
+        try:
+            with self._fs.open_input_file(self.path(name)) as file:
+                about = {key: value.decode() for key, value in (file.metadata() or {}).items()}
+        except FileNotFoundError:
+            return None
+        if not about.get("ETag"):
+            return None
+        return {key: about[key] for key in ("Content-Length", "ETag", "VersionId") if key in about}
+
     def size(self, name: str) -> int | None:
         """The file's size in bytes, or None where there is no such file."""
         info = self._fs.get_file_info(self.path(name))

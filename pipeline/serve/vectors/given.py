@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,12 +26,10 @@ from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.serve.vectors.library import Floats
+from darklode.pipeline.serve.vectors.vector_file import BLOCK, read_numpy, read_parquet
 from darklode.pipeline.train.encoding import Encoding, encode_ahead
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.settings import CacheSettings
-
-BLOCK = 1 << 15
-"""Vectors in memory at a time."""
 
 ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
 WORDS = pa.schema([(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")])
@@ -233,7 +233,15 @@ class OfFile:
     def content(self) -> str:
         """See `Given`."""
         store, name = self._place()
-        return key_of(self.url, store.size(name), store.stamp(name) if store.local else self._rows["content_hash"][0])
+        version = store.version(name)
+        return key_of(self.url, self._rows_hash() if version is None else version)
+
+    def _rows_hash(self) -> str:
+        """Of all ids and vectors, for a file of which the storage keeps no version."""
+        digest = sha256()
+        for row in zip(*(self._rows[name].to_pylist() for name in ROWS.names), strict=True):
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()
 
     def rows(self) -> pa.Table:
         """See `Given`."""
@@ -275,14 +283,13 @@ class OfFile:
         if name.endswith(".npy"):
             if store.local is None:
                 raise InputError(f"{self.url}: a .npy file is read from this machine; give Parquet on S3")
-            yield from _of_numpy(Path(self.url).expanduser())
+            yield from read_numpy(Path(self.url).expanduser(), self.vectors.cache.dtype)
             return
         with pq.ParquetFile(store.path(name), filesystem=store.filesystem) as file:
             lacking = {"text_id", "vector"} - set(file.schema_arrow.names)
             if lacking:
                 raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
-            for batch in file.iter_batches(BLOCK):
-                yield _of_parquet(batch, self.url)
+            yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.dtype)
 
     def _remembered(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
         hashes = _hashes(vectors)
@@ -292,30 +299,6 @@ class OfFile:
         if len(new):
             memory.append(encoder, hashes.take(pa.array(new)), vectors[new])
         return pa.Table.from_arrays([ids, documents, hashes], schema=ROWS)
-
-
-def _of_numpy(path: Path) -> Iterator[tuple[pa.Array, pa.Array, Floats]]:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise InputError(f"{path} is no NumPy array: {error}") from error
-    if array.ndim != 2:
-        raise InputError(f"{path} has the shape {array.shape}; a row a vector is asked for")
-    digits = len(str(max(0, len(array) - 1)))
-    for start in range(0, len(array), BLOCK):
-        block = np.asarray(array[start : start + BLOCK], np.float32)
-        ids = pc.utf8_lpad(pc.cast(pa.array(np.arange(start, start + len(block))), pa.string()), digits, "0")
-        yield ids, ids, block
-
-
-def _of_parquet(batch: pa.RecordBatch, url: str) -> tuple[pa.Array, pa.Array, Floats]:
-    ids, column = pc.cast(batch["text_id"], pa.string()), batch["vector"]
-    width = len(column[0]) if len(column) else 0
-    numbers = np.asarray(column.flatten().cast(pa.float32()))
-    if ids.null_count or column.null_count or len(numbers) != width * len(column):
-        raise InputError(f"{url}: each row has a text_id and a vector of {width} numbers, or the file cannot be read")
-    documents = pc.cast(batch["doc_id"], pa.string()) if "doc_id" in batch.schema.names else ids
-    return ids, pc.coalesce(documents, ids), numbers.reshape(-1, width)
 
 
 def _hashes(vectors: Floats) -> pa.Array:

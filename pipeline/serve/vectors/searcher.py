@@ -138,25 +138,34 @@ class Searcher:
         """The best texts of each query; one that is blank, or whose vector is zero, finds none.
 
         Args:
-            queries: texts, or their vectors by the encoder or by an adapter of it, shape (n_queries, numbers); these
-                are cut and scaled as the index's are.
+            queries: texts, or their vectors by the encoder or by an adapter of it, shape (n_queries, numbers), as long
+                as the encoder's or as the index's; these are cut and scaled as the index's are.
             depth: of the lists.
             adapter: encodes texts in the place of the base.
 
         Raises:
-            DoesNotFit: the vectors have fewer numbers than the index's, as those of another encoder may.
+            DoesNotFit: the vectors are neither as long as the encoder's nor as the index's, or a number is not finite.
         """
         given = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
+        self._check_queries(given)
         vectors = scaled(given, self.facts["dimensions"])
-        if vectors.shape[1] != self.facts["dimensions"]:
-            raise DoesNotFit(
-                f"{self.url} has vectors of {self.facts['dimensions']} numbers, and a query {vectors.shape[1]}: "
-                "the encoder is another one"
-            )
         numbers, scores = self._finder.find(vectors, depth, self.facts["effort"])
         blank = ~vectors.any(axis=1)
         numbers[blank], scores[blank] = -1, -np.inf
         return Found(self._rows(numbers), scores, self.texts)
+
+    def _check_queries(self, vectors: Floats) -> None:
+        kept = self.facts["dimensions"]
+        whole = self.facts.get("encoder dimensions", kept)
+        if vectors.ndim != 2 or vectors.shape[1] not in (kept, whole):
+            wanted = f"{kept} numbers" if kept == whole else f"{kept} or {whole} numbers"
+            raise DoesNotFit(
+                f"{self.url}: expected query vectors of {wanted}, got shape {vectors.shape}; "
+                "the queries are encoded by another encoder than the texts"
+            )
+        broken = ~np.isfinite(vectors).all(axis=1)
+        if broken.any():
+            raise DoesNotFit(f"query vector {int(broken.argmax()) + 1} has a NaN or infinite number; encode it again")
 
     def _rows(self, numbers: Ints) -> Ints:
         known, order = self._numbered

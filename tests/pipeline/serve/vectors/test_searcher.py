@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from darklode.flows.build_index import build_index
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.serve.vectors.searcher import Searcher
-from helpers.indexed import IDS, clustered, copied
+from helpers.adapted import model_in
+from helpers.indexed import IDS, clustered, copied, put_vectors, settings_in
 
 
 def test_a_text_is_found_by_its_own_vector(indexed: Path) -> None:
@@ -23,8 +25,37 @@ def test_a_text_is_found_by_its_own_vector(indexed: Path) -> None:
 
 def test_vectors_of_another_encoder_are_refused(indexed: Path) -> None:
     """The test's model gives 8 numbers, and the file of vectors had 32."""
-    with Searcher(str(indexed / "index")) as searcher, pytest.raises(DoesNotFit, match="of 32 numbers, and a query 8"):
+    with (
+        Searcher(str(indexed / "index")) as searcher,
+        pytest.raises(DoesNotFit, match=r"query vectors of 32 numbers, got shape \(1, 8\)"),
+    ):
         searcher.search(["a text"])
+
+
+@pytest.mark.parametrize("width", [31, 33, 64])
+def test_query_vectors_of_another_length_are_refused(indexed: Path, width: int) -> None:
+    """Longer ones are not cut: their first numbers mean something else."""
+    with Searcher(str(indexed / "index")) as searcher, pytest.raises(DoesNotFit, match="query vectors of 32 numbers"):
+        searcher.search(np.ones((2, width), np.float32))
+
+
+def test_a_query_vector_that_is_not_finite_is_refused(indexed: Path) -> None:
+    vectors = clustered(3)
+    vectors[1, 4] = np.nan
+    with Searcher(str(indexed / "index")) as searcher, pytest.raises(DoesNotFit, match="query vector 2 has a NaN"):
+        searcher.search(vectors)
+
+
+def test_queries_of_a_cut_index_are_as_long_as_the_encoders_or_the_indexs(tmp_path: Path) -> None:
+    vectors = clustered(200)
+    source = put_vectors(tmp_path / "v.parquet", IDS[:200], vectors)
+    settings = settings_in(tmp_path) | {"index": {"kind": "flat", "queries": 20, "dimensions": 8}}
+    build_index(source, model_in(tmp_path).model, str(tmp_path / "index"), settings)
+    with Searcher(str(tmp_path / "index")) as searcher:
+        whole, cut = searcher.search(vectors[:5], 3), searcher.search(vectors[:5, :8], 3)
+        assert whole.rows.tolist() == cut.rows.tolist()
+        with pytest.raises(DoesNotFit, match="query vectors of 8 or 32 numbers"):
+            searcher.search(vectors[:5, :16])
 
 
 def test_lists_longer_than_the_index_end_early(indexed: Path) -> None:
