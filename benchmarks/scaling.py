@@ -66,6 +66,9 @@ SIZES = {
 }
 """Chunks; vectors of an index; pairs of a language model; searches a day of a log."""
 
+NUMBER_BYTES = 4
+"""Of a number in the embedding cache: `cache.dtype` is float32, the default."""
+
 CHEAP, COSTLY = ("bm25",), ("lsa_feedback", "cca_feedback", "ppmi", "ppmi_feedback", "character", "character_feedback")
 QUICK, TIMES = 1.0, 2
 """A stage that takes less seconds is measured so many times; the least counts."""
@@ -478,7 +481,8 @@ def measure(work: Path, ladders: Sequence[str], names: frozenset[str], before: M
     rounded = {name: round(value, 4) for name, value in found.shares.items()}
     day = datetime.now(UTC).date().isoformat()
     where = f"{machine()}, {platform.machine()}"
-    return {"day": day, "machine": where, "shares": rounded, "stages": [*kept, *stages]}
+    vectors = {"dimensions": DIMENSIONS, "bytes_per_number": NUMBER_BYTES}
+    return {"day": day, "machine": where, "vectors": vectors, "shares": rounded, "stages": [*kept, *stages]}
 
 
 def _row(job: str, name: str, per: str, points: list[Point]) -> dict[str, Any]:

@@ -73,10 +73,16 @@ class StageCosts(Section):
         """Whether memory has stopped to grow at the largest size."""
         return self.memory_exponent <= FLAT
 
-    def megabytes(self, size: float) -> float:
-        """Memory at a size: as much as was measured, and where it was still growing, by the power of its last step."""
-        largest, held = self._held[-1]
-        return held * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
+    def megabytes(self, size: float, row_ratio: float = 1.0) -> float:
+        """Memory at a size: as much as was measured, and where it was still growing, by the power of its last step.
+
+        Args:
+            size: of one tenant.
+            row_ratio: size of a row against the measured one; it multiplies what is above the smallest measurement.
+        """
+        (_, least), (largest, held) = self._held[0], self._held[-1]
+        found = held * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
+        return min(least, found) + max(found - least, 0.0) * row_ratio
 
     def bytes(self, size: float) -> float:
         """What it writes at a size, by the largest that was measured."""
@@ -99,11 +105,24 @@ class Shares(Section):
     completion_tokens: Positive
 
 
+class MeasuredVectors(Section):
+    """Vectors that the stages of encoders and indexes were measured with.
+
+    Attributes:
+        dimensions: numbers of a vector.
+        bytes_per_number: in the embedding cache.
+    """
+
+    dimensions: Annotated[int, Field(gt=0)]
+    bytes_per_number: Annotated[int, Field(gt=0)]
+
+
 class Measured(Section):
-    """All of them, and where and when they were measured."""
+    """All of them, and where, when and with which vectors they were measured."""
 
     day: str
     machine: str
+    vectors: MeasuredVectors
     shares: Shares
     stages: tuple[StageCosts, ...]
 

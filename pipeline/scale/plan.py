@@ -23,6 +23,9 @@ ASKED_IN_ONE = "search "
 
 LANGUAGE_MODEL = "judge llm"
 EMBED, EXACT = "embed", "search vectors"
+SEMANTIC_CODEBOOKS, INDEX = "semantic_codebooks", "index"
+KEY_BYTES = 16
+"""Of a vector in the embedding cache, beside its numbers."""
 SPREAD = (
     "chunk", "embed", "fit ", "search ", "judge llm", "triplets",
     "click_evidence", "plan_queries", "associate", "mined_pairs", "semantic_ids",
@@ -147,12 +150,12 @@ def _sizes(measured: Measured, hardware: Hardware, documents: float, queries: fl
 
 def _planned(one: StageCosts, measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> Planned:
     machines, parts = hardware.machines, hardware.work.tenants
-    encoders = max(len(hardware.encoders), 1) if one.job == "index" or one.name in (EMBED, EXACT) else 1
     judged = hardware.work.judged if one.name == LANGUAGE_MODEL else 1.0
     size = sizes[one.per] / parts * judged
-    paid = (sizes[one.times] / parts if one.times else 1.0) * parts * encoders / HOUR / machines.speed
+    ratios = _ratios(one, measured, hardware)
+    paid = (sizes[one.times] / parts if one.times else 1.0) * parts * sum(ratios) / HOUR / machines.speed
     hours, (low, high) = one.growth.at(size) * paid, one.growth.span(size)
-    memory = one.megabytes(size) * MB / GB
+    memory = one.megabytes(size, max(ratios)) * MB / GB
     workers, wall = _wall(one.name, hours, memory, hardware)
     gpu, gpu_wall = _gpu_hours(hardware, sizes) if one.name == EMBED else (0.0, 0.0)
     tokens, paid_tokens = _tokens(measured, hardware, sizes) if one.name == LANGUAGE_MODEL else (0.0, 0.0)
@@ -163,9 +166,38 @@ def _planned(one: StageCosts, measured: Measured, hardware: Hardware, sizes: Map
         one.job, one.name, one.per + (f" × {one.times}" if one.times else ""), size * parts,
         one.growth.exponent, *one.growth.exponent_span, one.growth.assumed, hours, low * paid, high * paid, wall,
         workers, memory, one.flat,
-        one.bytes(size) * parts * encoders / GB, gpu, tokens, money, size / one.points[-1].size,
+        _written(one, size, measured, hardware) * parts / GB, gpu, tokens, money, size / one.points[-1].size,
         "; ".join(_because(one, memory, hardware)),
     )  # fmt: skip
+
+
+def _handles_vectors(one: StageCosts) -> bool:
+    return one.job == "index" or one.name in (EMBED, EXACT)
+
+
+def _ratios(one: StageCosts, measured: Measured, hardware: Hardware) -> list[float]:
+    """Numbers of a vector against the measured ones, of each encoder; a single 1 where a stage handles no vectors."""
+    if not _handles_vectors(one) or not hardware.encoders:
+        return [1.0]
+    return [encoder.dimensions / measured.vectors.dimensions for encoder in hardware.encoders.values()]
+
+
+def _written(one: StageCosts, size: float, measured: Measured, hardware: Hardware) -> float:
+    """Bytes of one tenant: the embedding cache keeps whole vectors, an index a byte a number, codebooks centres."""
+    whole, vectors = one.bytes(size), measured.vectors
+    if not _handles_vectors(one) or not hardware.encoders:
+        return whole
+    found, row = 0.0, vectors.dimensions * vectors.bytes_per_number + KEY_BYTES
+    for encoder in hardware.encoders.values():
+        if one.name == EMBED:
+            found += whole * (encoder.dimensions * encoder.bytes_per_number + KEY_BYTES) / row
+        elif one.name == SEMANTIC_CODEBOOKS:
+            found += whole * encoder.dimensions / vectors.dimensions
+        elif one.name == INDEX:
+            found += max(whole + size * (encoder.dimensions - vectors.dimensions), 0.0)
+        else:
+            found += whole
+    return found
 
 
 def _wall(name: str, hours: float, memory: float, hardware: Hardware) -> tuple[int, float]:

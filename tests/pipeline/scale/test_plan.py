@@ -9,7 +9,7 @@ from darklode.pipeline.scale.measured import Measured
 from darklode.pipeline.scale.plan import Planned, plan, totals
 from darklode.pipeline.scale.told import notes, shown, told
 from darklode.schemas.scale import Hardware
-from helpers.unit_costs import unit_costs
+from helpers.unit_costs import stage, unit_costs
 
 MACHINES = {"count": 10, "cores": 4, "memory_gb": 32, "price_per_hour": 2.0}
 COSTS = Measured.model_validate(unit_costs())
@@ -72,6 +72,47 @@ def test_encoders_take_gpus_and_each_its_own_vectors() -> None:
     assert two["index"].hours == pytest.approx(2 * one["index"].hours)
     with pytest.raises(SettingsError, match="add the section gpus"):
         planned(encoders={"a": encoder})
+
+
+def test_vectors_take_what_their_dimensions_and_bytes_per_number_take() -> None:
+    """Measured with 384 numbers of 4 bytes; the cache keeps keys of 16 bytes, the index a byte a number."""
+
+    def with_vectors(dimensions: int, size: int) -> dict[str, Planned]:
+        encoder = {"texts_per_second": 1000, "dimensions": dimensions, "bytes_per_number": size}
+        return planned(gpus={"count": 1}, encoders={"a": encoder})
+
+    small, half, large = with_vectors(384, 4), with_vectors(384, 2), with_vectors(4096, 4)
+    assert half["embed"].storage_gb == pytest.approx(small["embed"].storage_gb * (768 + 16) / (1536 + 16))
+    assert large["embed"].storage_gb == pytest.approx(small["embed"].storage_gb * (16384 + 16) / (1536 + 16))
+    for name in ("embed", "search vectors", "semantic_codebooks", "semantic_ids", "index"):
+        assert half[name].hours == pytest.approx(small[name].hours)
+        assert large[name].hours == pytest.approx(small[name].hours * 4096 / 384)
+    assert large["semantic_codebooks"].storage_gb == pytest.approx(small["semantic_codebooks"].storage_gb * 4096 / 384)
+    assert large["semantic_ids"].storage_gb == small["semantic_ids"].storage_gb
+    assert small["index"].storage_gb == pytest.approx(0.42)
+    assert large["index"].storage_gb == pytest.approx(0.42 + (4096 - 384) * 1e6 / 1e9)
+    assert large["chunk"] == small["chunk"]
+
+
+def test_two_encoders_take_what_each_takes_alone() -> None:
+    small, large = ({"texts_per_second": 1000, "dimensions": one} for one in (256, 4096))
+    alone = [planned(gpus={"count": 1}, encoders={"a": one}) for one in (small, large)]
+    both = planned(gpus={"count": 1}, encoders={"a": small, "b": large})
+    for name in ("embed", "search vectors", "index"):
+        assert both[name].hours == pytest.approx(sum(one[name].hours for one in alone))
+        assert both[name].storage_gb == pytest.approx(sum(one[name].storage_gb for one in alone))
+        assert both[name].memory_gb == max(one[name].memory_gb for one in alone)
+
+
+def test_memory_above_the_smallest_measurement_grows_with_the_vectors() -> None:
+    costs = Measured.model_validate(unit_costs(stage("index", "chunks", 0.01, job="index", memory=0.5)))
+    rows = []
+    for dimensions in (384, 768):
+        encoder = {"texts_per_second": 1000, "dimensions": dimensions}
+        given = {"machines": MACHINES, "gpus": {"count": 1}, "encoders": {"a": encoder}, "work": {"retrievers": []}}
+        rows += plan(costs, Hardware.model_validate(given), 1e6, 1e5)
+    fixed = 100 * 1000**0.5 / 1000
+    assert rows[1].memory_gb - fixed == pytest.approx(2 * (rows[0].memory_gb - fixed))
 
 
 def test_tokens_are_paid_for_the_pairs_that_are_judged() -> None:
