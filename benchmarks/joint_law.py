@@ -89,14 +89,14 @@ def measure(name: str, collections: Path, cache: str, work: Path) -> dict[str, A
 
 def without_paths(rows: Rows) -> Rows:
     """Encoders by the names of their folders."""
-    return [row | {"encoder": Path(row["encoder"]).name} if "encoder" in row else row for row in rows]
+    return [row | {"encoder": Path(row["encoder"]).name} if row.get("encoder") else row for row in rows]
 
 
 def spending(out: Run) -> Rows:
     """The best split of budgets by the plan's search and by brute force, on the constants of all points."""
     rows, found = out.tables("law_points").read("law_points"), []
-    for measure_, source in groups(rows):
-        points = points_of(rows, measure_, source)
+    for key in groups(rows):
+        points = points_of(rows, key)
         if not points.value.all():
             continue  # where a loss is 0 there is nothing to fit
         for form in (JOINT, ADDITIVE):
@@ -109,7 +109,7 @@ def spending(out: Run) -> Rows:
                     losses = one.predict(every)
                     least = int(np.argmin(losses))
                     brute = (every.parameters[least], every.size[least], losses[least])
-                    named = {"measure": measure_, "form": form.name, "budget": budget, "per_parameter": price}
+                    named = {"measure": key.measure, "form": form.name, "budget": budget, "per_parameter": price}
                     sides = zip(("model", "size", "loss"), zip(best, brute, strict=True), strict=True)
                     found.append(named | {side: [float(value) for value in both] for side, both in sides})
     return found

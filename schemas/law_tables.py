@@ -13,6 +13,13 @@ OF = field("fitted_to", pa.string(), "`without the largest`, or `all`; points ne
 SIZE = field("size", pa.int64(), "labelled queries that were learned from")
 PARAMETERS = field("parameters", pa.float64(), "of the model, embeddings left out; null where nobody says", null=True)
 
+LAW_ENCODER = field(
+    "encoder",
+    pa.string(),
+    "the only encoder whose points these are; null: all of the source's, which differ in parameters",
+    null=True,
+)
+
 SPLIT = field("split", pa.string(), "train, validation or test: the side of the query")
 ENCODER = field("encoder", pa.string(), "as it was named")
 TEMPERATURE = field("temperature", pa.float64(), "what scores are divided by: the model's own, or what was said")
@@ -69,6 +76,12 @@ LAW_POINTS = Table(
             PARAMETERS,
             field("encoder", pa.string(), "which was trained; null where nobody says", null=True),
             field(
+                "encoder_id",
+                pa.string(),
+                "all that decides its vectors: model, revision, prompts, tokens, dimensions, dtype; null: its name",
+                null=True,
+            ),
+            field(
                 "trainer", pa.string(), "how: what `adapt` would, or both `towers`; null where nobody says", null=True
             ),
             field("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
@@ -82,12 +95,13 @@ LAW_POINTS = Table(
 
 LAW_FITS = Table(
     "law_fits",
-    ("measure", "source", "form", "fitted_to"),
+    ("measure", "source", "encoder", "form", "fitted_to"),
     "each form's best fit: Huber's loss on logarithms, summed",
     pa.schema(
         [
             MEASURE,
             SOURCE,
+            LAW_ENCODER,
             FORM,
             OF,
             field("chosen", pa.bool_(), "whether its AICc is the lowest"),
@@ -106,12 +120,13 @@ LAW_FITS = Table(
 
 LAW_CONSTANTS = Table(
     "law_constants",
-    ("measure", "source", "form", "fitted_to", "constant"),
+    ("measure", "source", "encoder", "form", "fitted_to", "constant"),
     "constants in full precision: rounded ones predict something else",
     pa.schema(
         [
             MEASURE,
             SOURCE,
+            LAW_ENCODER,
             FORM,
             OF,
             field("constant", pa.string(), "A, alpha, B, beta, D0, delta"),
@@ -129,12 +144,13 @@ LAW_CONSTANTS = Table(
 
 LAW_PREDICTIONS = Table(
     "law_predictions",
-    ("measure", "source", "fitted_to", "size", "parameters"),
+    ("measure", "source", "encoder", "fitted_to", "size", "parameters"),
     "what the chosen form says of each place, and of two and four times the largest size",
     pa.schema(
         [
             MEASURE,
             SOURCE,
+            LAW_ENCODER,
             OF,
             SIZE,
             PARAMETERS,
@@ -149,12 +165,13 @@ LAW_PREDICTIONS = Table(
 
 LAW_VERDICTS = Table(
     "law_verdicts",
-    ("measure", "source"),
+    ("measure", "source", "encoder"),
     "whether there is a law",
     pa.schema(
         [
             MEASURE,
             SOURCE,
+            LAW_ENCODER,
             field("verdict", pa.string(), "law, no law, or not identifiable yet"),
             field("reason", pa.string(), "in words"),
             field("claimed", pa.bool_(), "whether a law was claimed before the largest points were looked at"),
@@ -195,6 +212,7 @@ LAW_PLAN = Table(
             field("place", pa.int64(), "in the order of `laws plan`, from 1"),
             field("measure", pa.string(), "what the gain is of; null where it is of none", null=True),
             field("source", pa.string(), "whose labels; null where it is nobody's", null=True),
+            LAW_ENCODER,
             field(
                 "choice",
                 pa.string(),

@@ -183,7 +183,8 @@ class Bench:
         reached = self._begun if found.weights is None else self._reached(found)
         about = {"source": cell.source, "size": cell.size, "seed": cell.number}
         about |= {"chosen": found.chosen, "pairs": found.pairs}
-        about |= {"encoder": self.desk.name, "parameters": self.desk.parameters}
+        about |= {"encoder": self.desk.name, "encoder_id": self.desk.base.encoder.encoder_id()}
+        about |= {"parameters": self.desk.parameters}
         about |= {"trainer": self.desk.cells.trainer}
         about |= {"stopped": "validation" if self.chooses else "fixed steps"}
         rows = [about | {"measure": measure, "value": value} for measure, value in reached.items()]

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from darklode.pipeline.laws.costs import Model, Spent
 from darklode.pipeline.laws.forms import SIZE, STARTED
 from darklode.pipeline.laws.plan import FAR, Wanted, at, needed
-from darklode.pipeline.laws.points import FALLING
+from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, Found
 
 Row = dict[str, Any]
@@ -26,20 +26,21 @@ MACHINES = ("bm25", "ict", "shuffled")
 """Sources that cost nothing."""
 
 
-def others(rows: pa.Table, laws: Mapping[tuple[str, str], Found]) -> list[Row]:
+def others(rows: pa.Table, laws: Mapping[LawKey, Found]) -> list[Row]:
     """What each other source reaches against the run's own labels, at the largest size of both, seed by seed."""
     found = []
-    for measure, source in laws:
-        if source == OWN or (measure, OWN) not in laws:
+    for key in laws:
+        own, (measure, source, _) = key._replace(source=OWN), key
+        if source == OWN or own not in laws:
             continue
-        sides = [_of(rows, measure, name) for name in (OWN, source)]
+        sides = [rows_of(rows, one) for one in (own, key)]
         size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
         if size:
             gain = _paired(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            worth = _worth(laws[measure, OWN], laws[measure, source], size)
-            said = f"{source} instead of {OWN} at {size:,} queries: {_told(gain, measure)}{worth}"
+            worth = _worth(laws[own], laws[key], size)
+            said = f"{key.label} instead of {OWN} at {size:,} queries: {_told(gain, measure)}{worth}"
             money = {"money": 0.0} if source in MACHINES else {}
-            choice = {"measure": measure, "source": source, "choice": "another source", "unit": "queries"}
+            choice = key._asdict() | {"choice": "another source", "unit": "queries"}
             found.append(choice | {"amount": float(size), "said": f"{said}."} | _gain(gain) | money)
     return found
 
@@ -56,11 +57,15 @@ def _worth(own: Found, other: Found, size: int) -> str:
     return f"; as much as {many:,.0f} labels" if np.isfinite(many) else f"; as much as more than {most:,.0f} labels"
 
 
-def models(rows: pa.Table, laws: Mapping[tuple[str, str], Found], spent: Spent, wanted: Wanted) -> list[Row]:
-    """What each larger model reaches against the next smaller one, at the largest size of both, seed by seed."""
+def models(rows: pa.Table, laws: Mapping[LawKey, Found], spent: Spent, wanted: Wanted) -> list[Row]:
+    """What each larger model reaches against the next smaller one, at the largest size of both, seed by seed.
+
+    Of the encoders of one law, which differ in parameters.
+    """
     found = []
-    for measure, source in laws:
-        mine = _of(rows, measure, source)
+    for key in laws:
+        measure, source, _ = key
+        mine = rows_of(rows, key)
         sizes = sorted(set(pc.drop_null(mine["parameters"]).to_pylist()))
         for small, large in pairwise(sizes):
             sides = [mine.filter(pc.equal(mine["parameters"], one)) for one in (small, large)]
@@ -73,7 +78,7 @@ def models(rows: pa.Table, laws: Mapping[tuple[str, str], Found], spent: Spent, 
                 f"{source}: {large:,.0f} parameters instead of {small:,.0f} at {size:,} queries: {_told(gain, measure)}"
             )
             money = "" if costs is None else f"; training once and encoding the corpus cost {costs:,.2f} more"
-            choice = {"measure": measure, "source": source, "choice": "larger model", "unit": "parameters"}
+            choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
             figures = {"amount": large - small, "money": costs, "said": f"{said}{money}."}
             found.append(choice | figures | _gain(gain))
     return found
@@ -111,10 +116,6 @@ def _found(row: Row, last: Row) -> str:
     high = "?" if last["high"] is None else f"{last['high']:.1f}"
     took = f"a positive took {each:.1f} calls ({last['low']:.1f} to {high}) at {ranks}"
     return f" and finds {row['calls'] / each:,.0f} positives at most, if they grow no denser: {took}"
-
-
-def _of(rows: pa.Table, measure: str, source: str) -> pa.Table:
-    return rows.filter(pc.and_(pc.equal(rows["measure"], measure), pc.equal(rows["source"], source)))
 
 
 def _paired(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:

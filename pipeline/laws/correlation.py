@@ -28,14 +28,15 @@ TINY = 1e-15
 CELLS = """
     WITH cells AS (
         SELECT CASE WHEN size > 0 THEN seed END AS seed, source, size, parameters, measure,
-               avg(value ORDER BY value) AS value
+               coalesce(encoder_id, encoder) AS encoder, avg(value ORDER BY value) AS value
         FROM law_points GROUP BY ALL
     )
     SELECT m.measure, m.source, m.size, e.value AS entropy, m.value
     FROM cells m JOIN cells e ON e.source = m.source AND e.size = m.size AND e.measure = 'contrastive_entropy'
         AND e.seed IS NOT DISTINCT FROM m.seed AND e.parameters IS NOT DISTINCT FROM m.parameters
+        AND e.encoder IS NOT DISTINCT FROM m.encoder
     WHERE m.measure NOT IN ('contrastive_entropy', 'loss')
-    ORDER BY m.measure, m.source, m.size, m.parameters, m.seed
+    ORDER BY m.measure, m.source, m.size, m.parameters, m.encoder, m.seed
 """
 
 

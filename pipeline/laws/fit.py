@@ -12,7 +12,7 @@ from darklode.pipeline.laws.bands import band
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.fitting import KEPT, Fit
 from darklode.pipeline.laws.forms import Floats, Points
-from darklode.pipeline.laws.points import ENTROPY, groups, points_of
+from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
 from darklode.pipeline.laws.verdict import Found, judge, missed, recalled
 from darklode.schemas.law_tables import (
     LAW_CONSTANTS,
@@ -25,7 +25,7 @@ from darklode.schemas.law_tables import (
 
 FIT = Stage(
     "laws",
-    6,
+    7,
     (LAW_POINTS.name,),
     (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
 )
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 def laws(tables: Tables, output: Output, *, seed: int) -> None:
-    """Look for a law in the points of each measure and source.
+    """Look for a law in the points of each measure and source, and of each encoder where encoders cannot share a law.
 
     Args:
         tables: holds `law_points`.
@@ -52,27 +52,26 @@ def laws(tables: Tables, output: Output, *, seed: int) -> None:
     """
     rows = tables.read(LAW_POINTS.name)
     every = groups(rows)
-    for number, (measure, source) in enumerate(every):
-        output.progress(number, len(every), f"{measure}, {source}")
-        points = points_of(rows, measure, source)
-        found = judge(points, CHANCE.get(measure), RESAMPLES, seed)
-        _write(output, {"measure": measure, "source": source}, points, found, seed)
+    for number, key in enumerate(every):
+        output.progress(number, len(every), f"{key.measure}, {key.label}")
+        points = points_of(rows, key)
+        found = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        _write(output, key._asdict(), points, found, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
     output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
 
 
-def standing(tables: Tables) -> dict[tuple[str, str], Found]:
-    """What the stage found of each measure and source, without looking for it again.
+def standing(tables: Tables) -> dict[LawKey, Found]:
+    """What the stage found of each law, without looking for it again.
 
     Args:
         tables: holds `law_points` and `law_verdicts`.
     """
     rows = tables.read(LAW_POINTS.name)
-    said = {(row["measure"], row["source"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()}
-    return {
-        (measure, source): recalled(points_of(rows, measure, source), CHANCE.get(measure), said[measure, source])
-        for measure, source in groups(rows)
+    said = {
+        LawKey(row["measure"], row["source"], row["encoder"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()
     }
+    return {key: recalled(points_of(rows, key), CHANCE.get(key.measure), said[key]) for key in groups(rows)}
 
 
 def _write(output: Output, named: Row, points: Points, found: Found, seed: int) -> None:

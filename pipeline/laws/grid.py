@@ -26,7 +26,7 @@ from darklode.schemas.laws import LawSettings
 if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import Base
 
-GRID = replace(POINTS, version=4, reads=READS)
+GRID = replace(POINTS, version=5, reads=READS)
 """Points, trained instead of read."""
 
 HALVINGS = 6
@@ -84,9 +84,9 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
                 with closing(next(results)) as pieces:
                     output.write(LAW_POINTS.name, next(pieces))
                     unit.facts = next(pieces).to_pylist()[0]
-        took.setdefault(cell.desk.name, []).append((cell.size, unit.facts))
+        took.setdefault(cell.desk.key, []).append((cell.size, unit.facts))
     release()
-    output.facts["models"] = [_took(desk, tables, took[desk.name]) for desk in desks if desk.parameters]
+    output.facts["models"] = [_took(desk, tables, took[desk.key]) for desk in desks if desk.parameters]
     output.count(FunnelStep(POINTS.name, "cells", len(every), "points", output.rows(POINTS.name)))
 
 

@@ -9,33 +9,34 @@ from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.laws.forms import FORMS
 from darklode.pipeline.laws.planning import PLAN
+from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.laws.verdict import MISSED, PLATEAU, WIDE
 from darklode.schemas.law_tables import LAW_POINTS
 
 PAGE = "laws.md"
 
 VERDICTS = """
-    SELECT measure, source, verdict, reason, form, round(held_out_error, 4) AS held_out_error,
+    SELECT measure, source, encoder, verdict, reason, form, round(held_out_error, 4) AS held_out_error,
            round(naive_error, 4) AS naive_error, points, held_out, near_chance
-    FROM law_verdicts ORDER BY measure, source
+    FROM law_verdicts ORDER BY measure, source, encoder
 """
 
 PREDICTIONS = """
-    SELECT measure, source, fitted_to, size, parameters, round(loss, 4) AS loss, round(predicted, 4) AS predicted,
-           round(low, 4) AS low, round(high, 4) AS high, part
-    FROM law_predictions ORDER BY measure, source, fitted_to DESC, parameters, size
+    SELECT measure, source, encoder, fitted_to, size, parameters, round(loss, 4) AS loss,
+           round(predicted, 4) AS predicted, round(low, 4) AS low, round(high, 4) AS high, part
+    FROM law_predictions ORDER BY measure, source, encoder, fitted_to DESC, parameters, size
 """
 
 FITS = """
-    SELECT measure, source, form, fitted_to, chosen, points, reached || ' of ' || searched || ' of ' || starts
+    SELECT measure, source, encoder, form, fitted_to, chosen, points, reached || ' of ' || searched || ' of ' || starts
            AS reached, aicc, r2, round(held_out_error, 4) AS held_out_error, degenerate
-    FROM law_fits ORDER BY measure, source, fitted_to DESC, aicc, form
+    FROM law_fits ORDER BY measure, source, encoder, fitted_to DESC, aicc, form
 """
 
 CONSTANTS = """
-    SELECT measure, source, form, fitted_to, constant, format('{:.4g}', value) AS value,
+    SELECT measure, source, encoder, form, fitted_to, constant, format('{:.4g}', value) AS value,
            format('{:.2g}', standard_error) AS standard_error
-    FROM law_constants ORDER BY measure, source, fitted_to DESC, form, constant
+    FROM law_constants ORDER BY measure, source, encoder, fitted_to DESC, form, constant
 """
 
 CORRELATIONS = """
@@ -49,8 +50,8 @@ TRAINED = """
 """
 
 PLANS = """
-    SELECT measure, source, choice, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money, money_low,
-           money_high
+    SELECT measure, source, encoder, choice, amount, amount_low, amount_high, unit, gain, gain_low, gain_high, money,
+           money_low, money_high
     FROM law_plan ORDER BY place
 """
 
@@ -141,5 +142,6 @@ def told(tables: Tables) -> list[str]:
         naive = row["naive_error"]
         if missed:
             missed += "." if naive is None else f", by {naive:.1%} if nothing changed."
-        found.append(f"{row['measure']}, {row['source']}: {row['verdict']}{reason}.{missed}")
+        key = LawKey(row["measure"], row["source"], row["encoder"])
+        found.append(f"{key.measure}, {key.label}: {row['verdict']}{reason}.{missed}")
     return found

@@ -18,7 +18,7 @@ from darklode.pipeline.laws.costs import Spent
 from darklode.pipeline.laws.fit import RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Floats, Points
-from darklode.pipeline.laws.points import ENTROPY, FALLING
+from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found
 
 STEP = {ENTROPY: 0.1}
@@ -68,17 +68,17 @@ class Wanted:
         return replace(self, per_label=label, per_parameter=model)
 
 
-def plans(laws: Mapping[tuple[str, str], Found], wanted: Wanted, seed: int) -> list[Row]:
+def plans(laws: Mapping[LawKey, Found], wanted: Wanted, seed: int) -> list[Row]:
     """What more labels bring: rows of `law_plan`.
 
     Args:
-        laws: what was found of each measure and source.
+        laws: what was found of each.
         wanted: budget, target and prices.
         seed: of the resamples.
     """
     planned: list[Row] = []
-    for (measure, source), found in laws.items():
-        law = Law(measure, source, found, wanted)
+    for key, found in laws.items():
+        law = Law(key, found, wanted)
         if found.verdict != LAW or found.whole is None:
             planned.append(law.row("label first", f"{found.verdict}: {first(found)}", amount=lacking(found)))
         elif found.whole.form in (JOINT, ADDITIVE):
@@ -116,10 +116,9 @@ def first(found: Found) -> str:
 
 @dataclass(frozen=True)
 class Law:
-    """What was found of one measure and source, and what is asked of it."""
+    """What was found of one law, and what is asked of it."""
 
-    measure: str
-    source: str
+    key: LawKey
     found: Found
     wanted: Wanted
 
@@ -130,18 +129,14 @@ class Law:
 
     def row(self, choice: str, said: str, **figures: float | str | None) -> Row:
         """A row of `law_plan`; what is not given is null."""
-        head = f"{self.measure}, {self.source}, {self.now:,.0f} labelled queries: "
+        head = f"{self.key.measure}, {self.key.label}, {self.now:,.0f} labelled queries: "
         unit = {"unit": "queries"} if "amount" in figures else {}
-        return (
-            {"measure": self.measure, "source": self.source, "choice": choice, "said": f"{head}{said}."}
-            | unit
-            | figures
-        )
+        return self.key._asdict() | {"choice": choice, "said": f"{head}{said}."} | unit | figures
 
     def more(self, whole: Fit, seed: int) -> list[Row]:
         """A law of D: the next step, what a budget buys, and what a target takes; each with its interval."""
         every = [whole, *(one for one, _ in refits(whole, RESAMPLES, seed))]
-        step, now, price = STEP.get(self.measure, 0.01), self.now, self.wanted.per_label
+        step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.wanted.per_label
         more = ends(every, lambda one: needed(one, at(one, now) - step) - now)
         rows = [
             self.row("next step", f"the next {step:g} takes {self._costing(more)}", gain=step, **self._priced(more))
@@ -149,15 +144,15 @@ class Law:
         if self.wanted.budget is not None and price:
             rows.append(self._bought(every, self.wanted.budget / price))
         if self.wanted.target is not None:
-            loss = self.wanted.target if self.measure in FALLING else 1 - self.wanted.target
+            loss = self.wanted.target if self.key.measure in FALLING else 1 - self.wanted.target
             takes = ends(every, lambda one: max(needed(one, loss) - now, 0.0))
             rows.append(self.row("target", f"the target takes {self._costing(takes)}", **self._priced(takes)))
         return rows
 
     def _bought(self, every: list[Fit], more: float) -> Row:
-        now, sign = self.now, -1 if self.measure in FALLING else 1
+        now, sign = self.now, -1 if self.key.measure in FALLING else 1
         gain = ends(every, lambda one: at(one, now) - at(one, now + more))
-        reached = _value(at(every[0], now), self.measure) + sign * (gain[0] or 0)
+        reached = _value(at(every[0], now), self.key.measure) + sign * (gain[0] or 0)
         between = f"a gain of {_signed(gain[0])} ({_signed(gain[1])} to {_signed(gain[2])})"
         said = f"the budget buys {more:,.0f} queries and reaches {reached:.4f}, {between}"
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))

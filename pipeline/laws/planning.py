@@ -14,8 +14,8 @@ from darklode.pipeline.laws.choices import OWN, deeper, models, others
 from darklode.pipeline.laws.costs import Judged, Model, spent
 from darklode.pipeline.laws.fit import standing
 from darklode.pipeline.laws.plan import Wanted, lacking, plans
-from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import NO_LAW, Found
+from darklode.pipeline.laws.points import ENTROPY, LawKey
+from darklode.pipeline.laws.verdict import Found
 from darklode.pipeline.train.sources import Source
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, LAW_VERDICTS, NEXT_QUERIES
 
@@ -73,13 +73,13 @@ def law_plan(tables: Tables, output: Output, known: Known, wanted: Wanted, *, ba
     output.facts |= {"wanted": size, "candidates": candidates, "per_label": asked.per_label}
 
 
-def _size(laws: Mapping[tuple[str, str], Found], asked: Wanted) -> int:
+def _size(laws: Mapping[LawKey, Found], asked: Wanted) -> int:
     """As many as the budget buys; else what the leading law lacks, or a doubling; none where labels do not help."""
     if asked.budget is not None and asked.per_label:
         return int(asked.budget / asked.per_label)
     for measure in LEADING:
-        sources = [source for name, source in laws if name == measure]
-        if sources:
-            found = laws[measure, OWN if OWN in sources else sources[0]]
-            return 0 if found.verdict == NO_LAW else lacking(found)
+        keys = [key for key in laws if key.measure == measure]
+        if keys:
+            own = [key for key in keys if key.source == OWN] or keys[:1]
+            return max(lacking(laws[key]) for key in own)
     return max(map(lacking, laws.values()), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +16,22 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.laws.forms import Floats, Points
 from darklode.schemas.law_tables import LAW_POINTS
 
-POINTS = Stage("law_points", 3, (), (LAW_POINTS.name,))
+POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")
 """Measures of which less is better; of all others 1 − value is the loss."""
 
 WANTED = ("size", "value")
+UNKNOWN = "unnamed encoder"
+"""Of rows that name none, beside rows that do."""
+
 UNNAMED = "labels"
 """The source of a file that names none."""
 
 
 def law_points(file: str, output: Output) -> None:
-    """Read a file: columns size and value, and where it has them measure, source, parameters, seed and pairs.
+    """Read a file: columns size and value, and where it has them those of `law_points`.
 
     Raises:
         InputError: it cannot be read, has no size or no value, or a row cannot be a point; it names the row.
@@ -78,17 +82,76 @@ def losses(rows: pa.Table) -> Floats:
     return np.asarray(np.where(falling, value, 1 - value))
 
 
-def groups(rows: pa.Table) -> list[tuple[str, str]]:
-    """Measure and source of each law that is looked for, sorted."""
+class LawKey(NamedTuple):
+    """Whose points a law is fitted to.
+
+    Attributes:
+        measure: what falls.
+        source: of the labels.
+        encoder: the only one, by its name, or by its full identity where another one has the same name; None: all
+            encoders of the source, told apart by their parameters.
+    """
+
+    measure: str
+    source: str
+    encoder: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Source and encoder, to show."""
+        return self.source if self.encoder is None else f"{self.source}, {self.encoder}"
+
+
+def groups(rows: pa.Table) -> list[LawKey]:
+    """Each law that is looked for, sorted.
+
+    A law may have several encoders only if each has a known number of parameters that no other has; otherwise a fit
+    would take the difference between two encoders for noise, and each encoder gets a law of its own.
+    """
     found = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
-    return sorted(zip(found["measure"].to_pylist(), found["source"].to_pylist(), strict=True))
+    every = sorted(zip(found["measure"].to_pylist(), found["source"].to_pylist(), strict=True))
+    return [LawKey(*one, encoder) for one in every for encoder in _encoders(_of_source(rows, *one))]
 
 
-def points_of(rows: pa.Table, measure: str, source: str) -> Points:
+def rows_of(rows: pa.Table, key: LawKey) -> pa.Table:
+    """The points of one law."""
+    mine = _of_source(rows, key.measure, key.source)
+    return mine if key.encoder is None else mine.filter(pc.equal(pa.chunked_array([_names(mine)]), key.encoder))
+
+
+def points_of(rows: pa.Table, key: LawKey) -> Points:
     """Those of one law, by size, model and seed."""
-    mine = rows.filter(pc.and_(pc.equal(rows["measure"], measure), pc.equal(rows["source"], source)))
-    mine = mine.sort_by([(name, "ascending") for name in ("size", "parameters", "seed", "value")])
+    mine = rows_of(rows, key).sort_by([(name, "ascending") for name in ("size", "parameters", "seed", "value")])
     return Points(_numbers(mine["size"]), _numbers(mine["parameters"]), losses(mine))
+
+
+def _of_source(rows: pa.Table, measure: str, source: str) -> pa.Table:
+    return rows.filter(pc.and_(pc.equal(rows["measure"], measure), pc.equal(rows["source"], source)))
+
+
+def _encoders(rows: pa.Table) -> list[str | None]:
+    """Of the points of one source: None where all may share a law, else each encoder's name."""
+    names = _names(rows)
+    pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
+    different = pairs.group_by(["encoder", "parameters"]).aggregate([])
+    known = different["parameters"].drop_null()
+    several = pc.count_distinct(names, mode="all").as_py() > 1
+    if not several or (len(known) == different.num_rows == len(pc.unique(known))):
+        return [None]
+    return sorted(names.unique().to_pylist())
+
+
+def _names(rows: pa.Table) -> pa.Array:
+    """Each row's encoder: its name, or its identity where two encoders have one name; UNKNOWN where nobody says."""
+    ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
+    names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
+    both = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
+    by_name = both.group_by("name").aggregate([("id", "count_distinct")])
+    by_id = both.group_by("id").aggregate([("name", "count_distinct")])
+    twice = by_name.filter(pc.greater(by_name["id_count_distinct"], 1))["name"]
+    renamed = by_id.filter(pc.greater(by_id["name_count_distinct"], 1))["id"]
+    ambiguous = pc.or_(pc.is_in(names, value_set=twice), pc.is_in(ids, value_set=renamed))
+    return pc.if_else(ambiguous, ids, names).combine_chunks()
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:

@@ -69,7 +69,10 @@ GENERATED_CAVEATS = (
     "Where one language model writes and judges, its verdict is no second opinion.",
 )
 LAWS = {
-    "encoders trained": "SELECT count(DISTINCT (source, size, parameters, seed)) AS n FROM law_points WHERE size > 0",
+    "encoders trained": """
+        SELECT count(DISTINCT (coalesce(encoder_id, encoder), source, size, parameters, seed)) AS n
+        FROM law_points WHERE size > 0
+    """,
     "laws": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
     "looked for": "SELECT count(*) AS n FROM law_verdicts",
 }

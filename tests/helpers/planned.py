@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
-from darklode.pipeline.laws.points import groups, points_of
+from darklode.pipeline.laws.points import LawKey, groups, points_of
 from darklode.pipeline.laws.verdict import Found, judge
 from darklode.pipeline.validate.review.journal import Answer, Journal
 from darklode.schemas.tables import TABLES
@@ -60,12 +60,9 @@ def _judge(add: Any, name: str, chunk: str, rank: int) -> None:
     add("qrels", query_id=name, chunk_id=chunk, relevance=int(right), source="judge")
 
 
-def found_of(rows: pa.Table) -> dict[tuple[str, str], Found]:
-    """What is found of points, by measure and source."""
-    return {
-        (measure, source): judge(points_of(rows, measure, source), CHANCE.get(measure), RESAMPLES, 0)
-        for measure, source in groups(rows)
-    }
+def found_of(rows: pa.Table) -> dict[LawKey, Found]:
+    """What is found of points, by law."""
+    return {key: judge(points_of(rows, key), CHANCE.get(key.measure), RESAMPLES, 0) for key in groups(rows)}
 
 
 def reviewed(run: Run, seconds: int = 30) -> None:

@@ -21,6 +21,7 @@ from darklode.pipeline.laws.page import (
     TRAINED,
     VERDICTS,
 )
+from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
 from darklode.pipeline.report.drawing import Axis, AxisScale, Curve, CurvePoint, Curves
 from darklode.pipeline.report.figure import Figure, FigureSection, asked
@@ -41,17 +42,17 @@ ROOM = 14.0
 
 # The curve is that of the fit that never saw the largest size, and beyond it that of the law, where one stands.
 CURVES = """
-    SELECT measure, source, parameters, size, loss, predicted, low, high, part FROM law_predictions
+    SELECT measure, source, encoder, parameters, size, loss, predicted, low, high, part FROM law_predictions
     WHERE fitted_to = 'without the largest' OR part = 'not measured'
-    ORDER BY measure, source, parameters NULLS FIRST, size
+    ORDER BY measure, source, encoder, parameters NULLS FIRST, size
 """
 
 
 def _curves(table: pa.Table, _source: Source) -> list[Curves]:
     rows = [row for row in table.to_pylist() if row["size"] > 0]
     return [
-        _law(f"{measure}, {source}", list(same))
-        for (measure, source), same in groupby(rows, lambda row: (row["measure"], row["source"]))
+        _law(f"{key.measure}, {key.label}", list(same))
+        for key, same in groupby(rows, lambda row: LawKey(row["measure"], row["source"], row["encoder"]))
     ]
 
 

@@ -36,6 +36,20 @@ def test_what_falls_in_a_line_has_minus_one_and_the_untrained_encoder_counts_onc
     assert all(row["pearson"] == pytest.approx(-1) and row["low"] <= row["pearson"] + 1e-9 for row in rows)
 
 
+def test_entropy_is_paired_with_the_same_encoders_measure(tmp_path: Path) -> None:
+    """Two encoders of unknown parameters; paired crosswise, there would be 4 pairs a cell and no line."""
+    rows = []
+    for encoder, entropy in (("a", 3.0), ("b", 1.0)):
+        for step, size in enumerate((16, 32, 64)):
+            about = {"source": "labels", "size": size, "seed": 0, "encoder": "m", "encoder_id": encoder}
+            rows.append(about | {"measure": "contrastive_entropy", "value": entropy - 0.1 * step})
+            rows.append(about | {"measure": "nDCG@10", "value": 0.9 - 0.1 * (entropy - 0.1 * step)})
+    run = Run(str(tmp_path / "laws"))
+    put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
+    (row,) = correlations(run.tables("law_points"), 0).to_pylist()
+    assert (row["encoders"], row["pearson"]) == (6, pytest.approx(-1))
+
+
 def test_the_interval_holds_the_coefficient_of_noise(tmp_path: Path) -> None:
     draws = np.random.default_rng(3)
     (row,) = found(tmp_path, lambda entropy: 0.5 - 0.01 * entropy + draws.normal(0, 0.02), ("a",))

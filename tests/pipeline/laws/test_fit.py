@@ -51,6 +51,32 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
     assert [run.tables(name).content(name) for name in names] == [again.tables(name).content(name) for name in names]
 
 
+def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -> None:
+    """Each has a law of its own; together they were a cloud of two curves, and a verdict about neither."""
+    rows = []
+    for size in 2 ** np.arange(4, 12):
+        for seed in range(2):
+            for encoder, factor in (("a", 1.0), ("b", 2.0)):
+                value = factor * ((2000 / size) ** 0.5 + 1) * (1 + 0.001 * seed)
+                rows.append({"measure": "loss", "source": "labels", "size": int(size), "seed": seed, "value": value})
+                rows[-1] |= {"encoder": encoder}
+    run = Run(str(tmp_path))
+    put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
+    step = Step(FIT, call(laws, seed=0))
+    run.execute(step.plan(run), step.work)
+    verdicts = read(run, "law_verdicts")
+    assert [(row["encoder"], row["verdict"], row["points"]) for row in verdicts] == [("a", "law", 16), ("b", "law", 16)]
+    names = ("law_fits", "law_constants", "law_predictions")
+    assert [{row["encoder"] for row in read(run, name)} for name in names] == [{"a", "b"}] * 3
+    mine = {row["encoder"]: row["loss"] for row in read(run, "law_predictions") if row["size"] == 16}
+    assert mine["b"] == pytest.approx(2 * mine["a"])
+    sentences = told(run.tables("law_verdicts"))
+    assert [one.partition(":")[0] for one in sentences] == ["loss, labels, a", "loss, labels, b"]
+    assert set(standing(run.tables("law_points", "law_verdicts"))) == {
+        ("loss", "labels", "a"), ("loss", "labels", "b")
+    }  # fmt: skip
+
+
 def test_what_stands_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "a")
     (judged,) = found_of(run.tables("law_points").read("law_points")).values()

@@ -8,6 +8,7 @@ from darklode.pipeline.laws.costs import Model, Spent
 from darklode.pipeline.laws.fitting import Fit, fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, Form, Frame, Points
 from darklode.pipeline.laws.plan import Law, Wanted, at, needed, optimum, plans
+from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.laws.verdict import Found
 from darklode.schemas.law_tables import LAW_POINTS
 from helpers.planned import found_of
@@ -57,7 +58,7 @@ def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> 
     laws = found_of(rows("nDCG@10", 0.002))
     planned = plans(laws, Wanted(budget=600, target=0.83, per_label=0.6), 0)
     assert [row["choice"] for row in planned] == ["next step", "budget", "target"]
-    assert {name: found.verdict for name, found in laws.items()} == {("nDCG@10", "labels"): "law"}
+    assert {name: found.verdict for name, found in laws.items()} == {LawKey("nDCG@10", "labels"): "law"}
     step, budget, target = planned
     by_law = step["amount"]
     assert (planted(np.array([4096.0])) - planted(np.array([4096.0 + by_law])))[0] / 4 == pytest.approx(0.01, rel=0.1)
@@ -118,11 +119,11 @@ def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
     points = pa.Table.from_pylist(found, schema=LAW_POINTS.schema)
     laws = found_of(points)
     (row,) = plans(laws, Wanted(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
-    assert row["choice"] == "model and labels", laws["contrastive_entropy", "labels"].reason
+    assert row["choice"] == "model and labels", laws[LawKey("contrastive_entropy", "labels")].reason
     assert 0 < row["amount"] * 0.6 < 3000
-    whole = laws["contrastive_entropy", "labels"].whole
+    whole = laws[LawKey("contrastive_entropy", "labels")].whole
     assert whole is not None
-    unpriced = Law("contrastive_entropy", "labels", laws["contrastive_entropy", "labels"], Wanted())
+    unpriced = Law(LawKey("contrastive_entropy", "labels"), laws[LawKey("contrastive_entropy", "labels")], Wanted())
     assert "give --budget" in unpriced.both(whole)["said"]
 
 
@@ -133,7 +134,7 @@ def test_an_optimum_without_labels_is_not_to_be_trusted() -> None:
     said = []
     for labels in (-0.5, -30.0):  # what labels lower, as a logarithm: much, and next to nothing
         one = Fit(ADDITIVE, np.array([-1.0, 0.57, labels, 0.5, 0.03]), Frame.of(points), points, 0.0, 1, 1)
-        (row,) = [Law("loss", "labels", Found(points, size > 0, size > 0, points, size), wanted).both(one)]
+        (row,) = [Law(LawKey("loss", "labels"), Found(points, size > 0, size > 0, points, size), wanted).both(one)]
         said.append(row["said"])
     assert "not to be trusted" not in said[0]
     assert "and 0 labelled queries" in said[1]

@@ -9,7 +9,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.points import POINTS, groups, law_points, losses, points_of
+from darklode.pipeline.laws.points import POINTS, UNKNOWN, LawKey, groups, law_points, losses, points_of
+from darklode.schemas.law_tables import LAW_POINTS
 
 
 def read(file: Path, root: Path) -> pa.Table:
@@ -35,10 +36,43 @@ def test_what_rises_is_turned_round(tmp_path: Path) -> None:
     )
     rows = read(tmp_path / "a.csv", tmp_path)
     assert losses(rows).tolist() == [0.6, 2.0, 0.7]
-    assert groups(rows) == [("contrastive_entropy", "a"), ("nDCG@10", "b")]
-    mine = points_of(rows, "nDCG@10", "b")
+    assert groups(rows) == [LawKey("contrastive_entropy", "a"), LawKey("nDCG@10", "b")]
+    mine = points_of(rows, LawKey("nDCG@10", "b"))
     assert (mine.size.tolist(), mine.value.tolist()) == ([10, 20], [0.7, 0.6])
     assert np.isnan(mine.parameters).all()
+
+
+def of_encoders(*encoders: dict[str, object]) -> pa.Table:
+    """Three sizes of each; the loss is 1, 2, … by encoder."""
+    rows = [
+        {"measure": "loss", "source": "labels", "size": size, "value": float(place)} | about
+        for size in (10, 20, 40)
+        for place, about in enumerate(encoders, 1)
+    ]
+    return pa.Table.from_pylist(rows, schema=LAW_POINTS.schema)
+
+
+@pytest.mark.parametrize(
+    ("encoders", "names"),
+    [
+        ([{"encoder": "a"}], [None]),
+        ([{"parameters": 1e6}, {"parameters": 2e6}], [None]),
+        ([{"encoder": "a", "parameters": 1e6}, {"encoder": "b", "parameters": 2e6}], [None]),
+        ([{"encoder": "a", "parameters": 1e6}, {"encoder": "b", "parameters": 1e6}], ["a", "b"]),
+        ([{"encoder": "a"}, {"encoder": "b"}], ["a", "b"]),
+        ([{"encoder": "a", "parameters": 1e6}, {"encoder": "b"}], ["a", "b"]),
+        ([{"encoder": "a"}, {}], ["a", UNKNOWN]),
+        ([{"encoder": "m", "encoder_id": "m-256"}, {"encoder": "m", "encoder_id": "m-64"}], ["m-256", "m-64"]),
+        ([{"encoder": "x", "encoder_id": "same"}, {"encoder": "y", "encoder_id": "same"}], [None]),
+    ],
+)
+def test_encoders_that_parameters_do_not_tell_apart_get_a_law_each(
+    encoders: list[dict[str, object]], names: list[str | None]
+) -> None:
+    rows = of_encoders(*encoders)
+    assert groups(rows) == [LawKey("loss", "labels", name) for name in names]
+    if names != [None]:
+        assert [set(points_of(rows, LawKey("loss", "labels", name)).value) for name in names] == [{1.0}, {2.0}]
 
 
 @pytest.mark.parametrize("row", ["-1,2", "10,0", "10,-1", "10,nan"])
