@@ -59,6 +59,15 @@ def file_settings(file: Path) -> dict[str, Any]:
     return placed(given, file.absolute().parent, Settings)
 
 
+def changed_values(config: Path | None, assignments: Sequence[str] | None) -> dict[str, Any]:
+    """What `--config` and `--set` say, as nested sections, for commands whose other settings come from a run.
+
+    Raises:
+        SettingsError: as for `load_settings`.
+    """
+    return merge(file_settings(config) if config else {}, overrides(assignments or ()))
+
+
 def read_config(file: Path) -> dict[str, Any]:
     """A settings file's values.
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.build_index import given_of
-from darklode.flows.config import recorded_settings
-from darklode.flows.runs import INDEXED, SETTINGS, noted, recorded
-from darklode.flows.serving import BASE, adapters_of, checking_index, encoder_of
+from darklode.flows.runs import INDEXED, noted, recorded
+from darklode.flows.serving import BASE, adapters_of, checking_index, encoder_of, index_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -46,14 +46,17 @@ class Served:
 
 
 @contextmanager
-def serving_of(folder: str, encoders: Sequence[str], tenant: str | None) -> Iterator[Served]:
+def serving_of(
+    folder: str, encoders: Sequence[str], tenant: str | None, values: Mapping[str, Any] | None = None
+) -> Iterator[Served]:
     """Systems that search one tenant's texts, each having answered a question already, so that its model is loaded.
 
     Args:
         folder: of `darklode index`, or a run.
-        encoders: `base`, and folders of `adapt` and `train-towers`, of both towers, too; at most two, none twice;
-            none: `base`.
+        encoders: `base`, encoders of the settings, sentence-transformers models, and folders of `adapt` and
+            `train-towers`, of both towers, too; at most two, none twice; none: `base`.
         tenant: whose texts; None: the index's, the encoders' or the only one's.
+        values: settings in the place of the run's or the index's, as nested sections.
 
     Raises:
         ArtifactError: there is neither an index nor a run, or no encoder of that name.
@@ -63,11 +66,13 @@ def serving_of(folder: str, encoders: Sequence[str], tenant: str | None) -> Iter
     names = list(encoders) or [BASE]
     if len(set(names)) != len(names) or len(names) > MOST:
         raise CommandLineError("name one encoder or two, and none twice")
-    named = Named.of(names)
-    opening = _index if INDEXED in noted(Run(folder)) else _run
+    run = Run(folder)
+    indexed = INDEXED in noted(run)
+    settings = index_settings(folder, values) if indexed else recorded(run).changed(values or {})
+    named = Named.of(names, settings)
     with (
         tempfile.TemporaryDirectory(prefix="darklode-serve-") as scratch,
-        opening(folder, named, tenant, Path(scratch, "texts.arrow")) as served,
+        (_index if indexed else _run)(folder, named, tenant, settings, Path(scratch, "texts.arrow")) as served,
     ):
         service = served.service
         service.answers([Question(name, "warm up", 1) for name in service.systems])
@@ -81,49 +86,59 @@ class Named:
     Attributes:
         names: all of them, in order.
         adapters: of an encoder whose vectors are searched.
-        towers: that search vectors of their own.
+        models: that search vectors of their own: both towers, encoders of the settings, sentence-transformers models.
     """
 
     names: Sequence[str]
     adapters: Mapping[str, Adapter]
-    towers: Mapping[str, EncoderKind]
+    models: Mapping[str, EncoderKind]
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> Named:
+    def of(cls, names: Sequence[str], settings: Settings) -> Named:
         """Open what was named.
 
         Raises:
-            CommandLineError: it is neither `base`, nor an adapter, nor both towers.
+            CommandLineError: it is a folder without a model.
         """
         adapters = adapters_of(names)
-        found = {name: tools.both_towers(name) for name in names if name != BASE and name not in adapters}
-        if strange := [name for name, one in found.items() if one is None]:
-            raise CommandLineError(
-                f"--encoder {strange[0]}: name base, or a folder of `darklode adapt` or `darklode train-towers`"
-            )
-        return cls(names, adapters, {name: one for name, one in found.items() if one})
+        found = {name: _model(name, settings) for name in names if name != BASE and name not in adapters}
+        return cls(names, adapters, found)
 
     def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
         """Whose vectors each of them searches."""
-        others = [name for name in self.names if name not in self.towers]
+        others = [name for name in self.names if name not in self.models]
         base = encoder_of(BASE, settings, self.adapters) if others else None
-        return {name: found for name in self.names if (found := self.towers.get(name, base))}
+        return {name: found for name in self.names if (found := self.models.get(name, base))}
+
+
+def _model(name: str, settings: Settings) -> EncoderKind:
+    if name not in settings.encoders and Path(name).is_dir() and not _holds_model(name):
+        raise CommandLineError(
+            f"--encoder {name}: the folder holds neither a model nor an encoder of `darklode adapt` or "
+            "`darklode train-towers`"
+        )
+    return tools.encoder(name, settings)
+
+
+def _holds_model(folder: str) -> bool:
+    files = ("modules.json", "config.json")
+    return tools.both_towers(folder) is not None or any(Path(folder, file).exists() for file in files)
 
 
 @contextmanager
-def _index(folder: str, named: Named, tenant: str | None, file: Path) -> Iterator[Served]:
-    with checking_index(folder) as check:
+def _index(folder: str, named: Named, tenant: str | None, settings: Settings, file: Path) -> Iterator[Served]:
+    with checking_index(folder, settings.model_dump(mode="json")) as check:
         searcher, given = check.searcher, check.given
         if tenant not in {None, searcher.tenant}:
             raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
         for adapter in named.adapters.values():
             searcher.demand_of_its_encoder(adapter)
-        for name, towers in named.towers.items():
-            if towers.encoder_id() != searcher.encoder.encoder_id():
+        for name, model in named.models.items():
+            if model.encoder_id() != searcher.encoder.encoder_id():
                 raise DoesNotFit(
-                    f"{name} holds {towers.encoder_id()}, and {folder} is made by {searcher.encoder.encoder_id()}"
+                    f"--encoder {name} is {model.encoder_id()}, and {folder} is made by "
+                    f"{searcher.encoder.encoder_id()}; leave --encoder out to use that"
                 )
-        settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
         texts = Texts(given.words(), file)
         systems: dict[str, Retriever] = {
             name: Indexed(searcher, texts.ids, named.adapters.get(name)) for name in named.names
@@ -133,8 +148,8 @@ def _index(folder: str, named: Named, tenant: str | None, file: Path) -> Iterato
 
 
 @contextmanager
-def _run(folder: str, named: Named, tenant: str | None, file: Path) -> Iterator[Served]:
-    settings, adapters = recorded(Run(folder)).settings, named.adapters
+def _run(folder: str, named: Named, tenant: str | None, settings: Settings, file: Path) -> Iterator[Served]:
+    adapters = named.adapters
     encoders = named.encoders(settings)
     for encoder in encoders.values():
         encoder.fetch()

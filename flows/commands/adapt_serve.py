@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.options import JsonOption
+from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption
 from darklode.flows.console import console, printable
 
 Adapted = Annotated[str, typer.Argument(metavar="ADAPTER", help="A folder of `darklode adapt`, or s3://….")]
@@ -18,13 +18,21 @@ SHOWN = 5
 COLUMNS = {"what": False, "fits": False, "seen": False}
 
 
-def check(adapter: Adapted, *, index: IndexOption, as_json: JsonOption = False) -> None:
+def check(
+    adapter: Adapted,
+    *,
+    index: IndexOption,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Make sure that an adapter is for an index, and that it is applied: exit code 3 where it is not."""
     from darklode.flows import serving
     from darklode.flows.answer import answering
+    from darklode.flows.config import changed_values
     from darklode.pipeline.serve.check import demand_fit
 
-    with serving.checking(adapter, index) as looked, answering(as_json) as answer:
+    with serving.checking(adapter, index, changed_values(config, assignments)) as looked, answering(as_json) as answer:
         findings = list(looked.findings())
         answer.rows("findings", [asdict(one) for one in findings], COLUMNS, f"{adapter} on {index}")
         answer.fact("fits", all(one.fits for one in findings))

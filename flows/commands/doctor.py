@@ -1,19 +1,25 @@
 """darklode doctor: what is installed and reachable, and what each preset needs."""
 
+from __future__ import annotations
+
 import os
 import platform
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
 from darklode.flows.answer import answering
-from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, application
 from darklode.flows.config import load_settings, presets, project
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.kinds import KindSection
+from darklode.schemas.settings import Settings
 
 app = application()
 
@@ -21,12 +27,15 @@ app = application()
 @app.command()
 def doctor(
     preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what is installed and reachable, and what each preset needs."""
-    if preset:
-        project(None, preset)
-    rows, healthy = examine(preset)
+    """Check what is installed and reachable, and what each preset, or the settings of a file, need."""
+    asked = None
+    if preset or config or assignments:
+        asked = Asked.of(preset, config, assignments or [])
+    rows, healthy = examine(asked)
     with answering(as_json) as answer:
         answer.fact("version", version("darklode"), f"darklode {version('darklode')}")
         answer.fact("healthy", healthy)
@@ -49,16 +58,42 @@ EXTRAS = {
 Finding = tuple[str, str, str]
 
 
-def examine(preset: str | None = None) -> tuple[pa.Table, bool]:
+@dataclass(frozen=True)
+class Asked:
+    """Settings to look at.
+
+    Attributes:
+        name: of the preset or the file, to show.
+        settings: in force.
+    """
+
+    name: str
+    settings: Settings
+
+    @classmethod
+    def of(cls, preset: str | None, config: Path | None, assignments: Sequence[str]) -> Asked:
+        """A preset, with what a file and `--set` say over it.
+
+        Raises:
+            SettingsError: as for `load_settings`.
+            CommandLineError: there is no such preset.
+        """
+        chosen = project(config, preset).preset
+        name = str(config) if config else f"preset {chosen}"
+        return cls(name + (" with --set" if assignments else ""), load_settings(chosen, config, assignments))
+
+
+def examine(asked: Asked | None = None) -> tuple[pa.Table, bool]:
     """Findings as rows (what, state, detail), and whether all is there.
 
     Args:
-        preset: look at its retrievers too, and count what they lack; None: list all presets' for information.
+        asked: look at their retrievers and judge too, and count what they lack; None: list all presets' for
+            information.
     """
     needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
-    if preset:
-        needed += _preset(preset)
-    shown = [] if preset else [row for name in presets() for row in _preset(name)]
+    if asked:
+        needed += _parts(asked)
+    shown = [] if asked else [row for name in presets() for row in _parts(Asked.of(name, None, ()))]
     found = needed + [_extra(name) for name in EXTRAS] + shown
     columns = {name: [row[i] for row in found] for i, name in enumerate(("what", "state", "detail"))}
     return pa.table(columns), all(state == "ok" for _, state, _ in needed)
@@ -110,13 +145,12 @@ def _disk() -> Finding:
     return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free here"
 
 
-def _preset(name: str) -> list[Finding]:
+def _parts(asked: Asked) -> list[Finding]:
     from darklode.flows.preflight import builders, rankers
 
-    settings = load_settings(name)
-    parts = builders(settings) | rankers(settings)
+    parts = builders(asked.settings) | rankers(asked.settings)
     judge = next(iter(parts))
-    named = {f"preset {name}" if one == judge else f"  {one}": (one, part) for one, part in parts.items()}
+    named = {asked.name if one == judge else f"  {one}": (one, part) for one, part in parts.items()}
     return [(shown, *_state(part, one if " " in one else "")) for shown, (one, part) in named.items()]
 
 

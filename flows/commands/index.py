@@ -88,13 +88,16 @@ def update(folder: Folder, run: Given) -> None:
 
 
 @app.command(epilog="Example: darklode index check indexes/first")
-def check(folder: Folder, *, as_json: JsonOption = False) -> None:
+def check(
+    folder: Folder, *, config: ConfigOption = None, assignments: SetOption = None, as_json: JsonOption = False
+) -> None:
     """Make sure that an index is as it was recorded and fits its run and encoder: exit code 3 where not."""
     from darklode.flows import serving
     from darklode.flows.answer import answering
+    from darklode.flows.config import changed_values
     from darklode.pipeline.serve.vectors.check import demand_same
 
-    with serving.checking_index(folder) as looked, answering(as_json) as answer:
+    with serving.checking_index(folder, changed_values(config, assignments)) as looked, answering(as_json) as answer:
         findings = list(looked.findings())
         answer.rows("findings", [asdict(one) for one in findings], COLUMNS, folder)
         answer.fact("fits", all(one.fits for one in findings))

@@ -10,9 +10,11 @@ import typer
 from darklode.flows.commands.options import (
     LOOPBACK,
     AllowHostOption,
+    ConfigOption,
     HostOption,
     OpenOption,
     PortOption,
+    SetOption,
     TenantOption,
     application,
 )
@@ -33,17 +35,21 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Of queries: `base` (the default), or a folder of `darklode adapt` or `darklode train-towers`; given "
-            "twice: side by side.",
+            help="Encoder of queries: `base` (default: that of the index, or the only one of the settings), one of the "
+            "settings, a sentence-transformers model, or a folder of `darklode adapt` or `darklode train-towers`. "
+            "Two are shown side by side.",
         ),
     ] = None,
     tenant: TenantOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
     port: PortOption = PORT,
     host: HostOption = LOOPBACK,
     allow_host: AllowHostOption = None,
     open_browser: OpenOption = False,
 ) -> None:
     """Answer queries with ranked texts by HTTP, and on a page; to try an index out, no search engine."""
+    from darklode.flows.config import changed_values
     from darklode.flows.service import serving_of
     from darklode.flows.web.search import BATCH, SEARCH, WAITING, Console, search_app
     from darklode.flows.web.server import Place, listen, new_token, show_addresses
@@ -51,6 +57,7 @@ def serve(
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.serve.batching import Batches
 
+    values = changed_values(config, assignments)
     place, token = Place(host, port, tuple(allow_host or ())), new_token()
 
     def ready() -> None:
@@ -62,7 +69,7 @@ def serve(
 
     with listen(place) as opened:
         began = time.perf_counter()
-        with serving_of(folder, encoder or [], tenant) as served:
+        with serving_of(folder, encoder or [], tenant, values) as served:
             terms = served.settings.bm25
             analyzer = Analyzer(terms.stemmer, terms.stop_words)
             batches = Batches(served.service.answers, most=BATCH, waiting=WAITING)

@@ -94,7 +94,8 @@ class Check:
         shards = cache.open(self.encoder.encoder_id())
         hashes = self.index.texts.hashes()
         lacking = len(hashes) if shards is None else int((shards.find(keys_of(hashes)) < 0).sum())
-        yield Finding("vectors of the index", not lacking, f"{lacking:,} of {len(hashes):,} texts have none")
+        place = f" in {cache.parts.store.url}; name their cache with --set cache.root=…" if lacking else ""
+        yield Finding("vectors of the index", not lacking, f"{lacking:,} of {len(hashes):,} texts have none{place}")
         if shards is not None:
             mine, recorded = shards.layout.dimensions, self.adapter.facts["base"]["dimensions"]
             yield Finding("dimensions", mine == recorded, _both(mine, recorded))

@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import yaml
+
 from helpers.adapted import word
 from helpers.commands import Call, one_line
 
@@ -36,3 +38,18 @@ def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path:
     told = json.loads(call("adapt", "swap", adapter, "--index", shipped / "run", "--queries", live, "--json").out)
     assert {row["query"]: row["searches"] for row in told["queries"]} == {f"how {word(7)}": 3, f"how {word(14)}": 1}
     assert sum(row["queries"] for row in told["overlap"]) == 2
+
+
+def test_the_texts_vectors_are_looked_for_where_adapt_put_them(shipped: Path, tmp_path: Path, call: Call) -> None:
+    """`adapt --set cache.root=…` embeds the run's texts into another cache than the run's own settings name."""
+    run = Path(shutil.copytree(shipped / "run", tmp_path / "run"))
+    settings = yaml.safe_load((run / "settings.yaml").read_text())
+    elsewhere = {"cache": settings["cache"] | {"root": str(tmp_path / "empty")}}
+    (run / "settings.yaml").write_text(yaml.safe_dump(settings | elsewhere))
+    shown = call("adapt", "check", shipped / "adapter", "--index", run)
+    assert (shown.code, shown.err) == (0, "")
+    refused = call("adapt", "check", shipped / "adapter", "--index", run, "--set", f"cache.root={tmp_path / 'empty'}")
+    one_line(refused, "texts have none in .*empty; name their cache with --set cache.root", 3)
+    file = tmp_path / "darklode.yaml"
+    file.write_text(yaml.safe_dump({"cache": {"root": settings["cache"]["root"]}}))
+    assert call("adapt", "check", shipped / "adapter", "--index", run, "--config", file).code == 0

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,14 @@ def test_what_the_preset_local_lacks_is_said(call: Call, monkeypatch: pytest.Mon
     missing = re.findall(r"^(preset local| *minilm) +not ready +(.*)$", shown.out, re.M)
     assert [name.strip() for name, _ in missing] == ["preset local", "minilm"]
     assert 'pip install "darklode[neural]"' in missing[0][1]
+
+
+def test_settings_of_a_file_are_looked_at(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "darklode.yaml"
+    file.write_text("preset: local\nencoders: {minilm: {model: ./none}}\n")
+    shown = call("doctor", "--config", file)
+    assert shown.code == 1
+    assert re.search(r"^ *minilm +not ready .*none", shown.out, re.M)
+    assert "preset embedded" not in shown.out
+    shown = call("doctor", "--preset", "embedded", "--set", "judge.kind=llm", "--set", "judge.model=m")
+    assert re.search(r"^preset embedded with --set +not ready", shown.out, re.M)
