@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Stage, Tables, Unit, digest, key_of
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
@@ -25,7 +25,7 @@ def rank_all(
     *,
     depth: int,
     systems: Mapping[str, Factory],
-    identities: Mapping[str, object],
+    identities: Mapping[str, Json],
     run_files: Sequence[str],
 ) -> None:
     """Write each system's list for each test query; a system more or less leaves the others' lists as they are.

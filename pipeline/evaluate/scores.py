@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest, key_of
+from darklode.pipeline.base.artifacts import Json, Output, Stage, Tables, digest, key_of
 from darklode.pipeline.base.corpora import TenantChunks, view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts
@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 
 
 def manual_scores(
-    tables: Tables, output: Output, *, systems: Mapping[str, Factory], identities: Mapping[str, object]
+    tables: Tables, output: Output, *, systems: Mapping[str, Factory], identities: Mapping[str, Json]
 ) -> None:
     """Score each labelled pair: an encoder by the inner product, a retriever by its score over the labelled documents.
 

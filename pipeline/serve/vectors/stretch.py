@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.spread import SHARDS, dealt
-from darklode.pipeline.serve.vectors.given import BLOCK, Kept
+from darklode.pipeline.serve.vectors.given import Kept
 from darklode.pipeline.serve.vectors.library import Floats
+from darklode.pipeline.serve.vectors.vector_file import BLOCK
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 
 

@@ -39,7 +39,8 @@ def read_numpy(path: Path, dtype: str) -> Iterator[Piece]:
         raise InputError(f"{path}: expected numbers of shape (n, dimensions), got {array.dtype} of shape {array.shape}")
     digits = len(str(max(0, len(array) - 1)))
     for start in range(0, len(array), BLOCK):
-        block = np.asarray(array[start : start + BLOCK], np.float32)
+        with np.errstate(over="ignore"):
+            block = np.asarray(array[start : start + BLOCK], np.float32)
         ids = pc.utf8_lpad(pc.cast(pa.array(np.arange(start, start + len(block))), pa.string()), digits, "0")
         _check_numbers(block, Rows(str(path), ids, start), dtype)
         yield ids, ids, block
@@ -59,8 +60,13 @@ class Rows:
     ids: pa.Array
     first: int
 
-    def refuse(self, wrong: NDArray[np.bool_], problem: str, remedy: str) -> None:
+    def refuse(self, wrong: Any, problem: str, remedy: str) -> None:
         """Raise an error that names the first of the wrong rows, if there is one.
+
+        Args:
+            wrong: which rows are, shape (n,), booleans.
+            problem: with such a row.
+            remedy: what to do about it.
 
         Raises:
             InputError: a row is wrong.
@@ -105,7 +111,7 @@ def read_parquet(batches: Iterator[pa.RecordBatch], url: str, dtype: str) -> Ite
 
 def _holds_numbers(kind: pa.DataType) -> bool:
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+    return bool(lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
 
 
 def _odd_length(lengths: NDArray[Any], width: int | None) -> tuple[str, str]:

@@ -42,6 +42,9 @@ def test_what_the_preset_local_lacks_is_said(call: Call, monkeypatch: pytest.Mon
     assert 'pip install "darklode[neural]"' in missing[0][1]
 
 
+MISSING = ("--set", "encoders.minilm.kind=sentence_transformers", "--set", "encoders.minilm.model=./none")
+
+
 def test_settings_of_a_file_are_looked_at(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "darklode.yaml"
     file.write_text("preset: local\nencoders: {minilm: {model: ./none}}\n")
@@ -49,5 +52,7 @@ def test_settings_of_a_file_are_looked_at(call: Call, tmp_path: Path) -> None:
     assert shown.code == 1
     assert re.search(r"^ *minilm +not ready .*none", shown.out, re.M)
     assert "preset embedded" not in shown.out
-    shown = call("doctor", "--preset", "embedded", "--set", "judge.kind=llm", "--set", "judge.model=m")
-    assert re.search(r"^preset embedded with --set +not ready", shown.out, re.M)
+    shown = call("doctor", "--preset", "embedded", "--set", "pool.retrievers=[minilm]", *MISSING)
+    assert shown.code == 1
+    assert re.search(r"^preset embedded with --set +ok", shown.out, re.M)
+    assert re.search(r"^ *minilm +not ready", shown.out, re.M)
