@@ -109,7 +109,7 @@ def test_two_devices_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, bare: C
 def test_a_broken_vector_names_the_text_and_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceTransformersEncoder(settings())
     rows = np.array([[1, 0], [np.nan, 0]], np.float32)
-    monkeypatch.setattr(encoder, "_vectors", lambda _texts, **_options: rows)
+    monkeypatch.setattr(module, "encode_texts", lambda *_texts, **_options: rows)
     with pytest.raises(DarklodeError, match=r"'second'.*float32"):
         encoder.encode_documents(["first", "second"])
 
