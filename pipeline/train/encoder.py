@@ -124,8 +124,7 @@ class Encoder:
         return self._tokens(with_prompt(self._settings, texts, queries=True))
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
-        read = getattr(self.loaded, "preprocess", None) or self.loaded.tokenize
-        found: dict[str, Tensor] = read(texts)
+        found: dict[str, Tensor] = self.loaded.preprocess(texts)
         return found
 
     def unit(self, vectors: Tensor) -> Tensor:
