@@ -77,6 +77,9 @@ class Folder:
             shown = data and data[:LONGEST].decode(errors="replace")
             self._intake.reject(str(reason), file.name, None, shown or None)
             return None
+        for why, removed in prose.removed.items():
+            self._intake.saw(1)
+            self._intake.reject(why, file.name, None, removed, aside=True)
         return {"doc_id": file.name, "title": prose.title, "text": prose.text, **head}
 
     def _head(self, prose: Prose) -> dict[str, str]:
@@ -104,7 +107,7 @@ def _block(rows: list[Row], files: list[str]) -> Block:
     return Block(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
 
 
-INGEST_DOCUMENTS = Stage("ingest_documents", 2, (), ("documents",))
+INGEST_DOCUMENTS = Stage("ingest_documents", 3, (), ("documents",))
 
 
 def ingest_documents(path: str, output: Output, settings: IngestSettings) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from darklode.pipeline.ingest.readers.front_matter import BadHeadError, Head, front_matter
+from darklode.pipeline.ingest.readers.html import TooDeepError, read_html
 
-if TYPE_CHECKING:
-    from bs4 import BeautifulSoup, Tag
-
-CHROME = ["script", "style", "nav", "header", "footer", "aside", "form"]
 _HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}|~{3,})(?P<info>.*)|#[ \t]+(?P<title>.*))$", re.M)
 
 
@@ -22,11 +17,19 @@ class BadDocumentError(Exception):
 
 @dataclass(frozen=True)
 class Prose:
-    """A document as its file gives it; `head` holds front matter or meta elements."""
+    """A document as its file gives it.
+
+    Attributes:
+        title: the title, where the text has one.
+        text: the text.
+        head: values of front matter, or of meta elements.
+        removed: text of the file that is no part of the document, by reason.
+    """
 
     title: str | None
     text: str
     head: Head
+    removed: dict[str, str] = field(default_factory=dict)
 
 
 def read_prose(text: str, kind: str) -> Prose:
@@ -47,6 +50,14 @@ def _markdown(text: str) -> Prose:
     except BadHeadError as error:
         raise BadDocumentError(str(error)) from error
     return Prose(_first_heading(body), body, head)
+
+
+def _html(text: str) -> Prose:
+    try:
+        page = read_html(text)
+    except TooDeepError as error:
+        raise BadDocumentError("HTML nested too deeply") from error
+    return Prose(page.title, page.text, page.meta, page.removed)
 
 
 def _first_heading(text: str) -> str | None:
@@ -72,54 +83,3 @@ def _fence(opened: str, mark: str, info: str) -> str:
         return mark
     closes = mark.startswith(opened) and not info.strip()
     return "" if closes else opened
-
-
-# Elements that nest without end; others close one another, or have no content.
-_OPENED = re.compile(r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I)
-MOST_DEPTH = 2000
-
-
-def _html(text: str) -> Prose:
-    from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
-    from selectolax.lexbor import LexborHTMLParser
-
-    depth = 0
-    for match in _OPENED.finditer(text):
-        depth += -1 if match[1] else 1
-        if depth > MOST_DEPTH:  # the time for deeper ones grows with the square of the depth
-            raise BadDocumentError("HTML nested too deeply")
-    whole = LexborHTMLParser(text).html or ""  # well-formed: of any other, html.parser's time may grow quadratically
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
-        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        try:
-            return _page(BeautifulSoup(whole, "html.parser"))
-        except RecursionError as error:
-            raise BadDocumentError("HTML nested too deeply") from error
-
-
-def _words(element: Tag | None) -> str | None:
-    return (" ".join(element.get_text(" ").split()) or None) if element else None
-
-
-def _page(page: BeautifulSoup) -> Prose:
-    from bs4 import Tag
-    from markdownify import ATX, MarkdownConverter
-
-    head: Head = {
-        str(meta["name"]): str(meta["content"]) for meta in page.find_all("meta", attrs={"name": True, "content": True})
-    }
-    title = _words(page.title) or _words(page.find("h1"))
-    main = page.find("main") or page.find("article") or page.find(None, {"role": "main"}) or page.body or page
-    if not isinstance(main, Tag):
-        raise BadDocumentError("no HTML")
-    for element in main.find_all(CHROME):
-        element.decompose()
-    for items in main.find_all("ol"):
-        for number, item in enumerate(items.find_all("li", recursive=False)):
-            # MarkdownConverter counts the items before each, which takes the square of their number
-            vars(item)["find_previous_siblings"] = lambda *_, before=number: range(before)
-    if main is page:
-        for element in main.find_all(["head", "title"]):
-            element.decompose()
-    return Prose(title, str(MarkdownConverter(heading_style=ATX).convert_soup(main)).strip(), head)

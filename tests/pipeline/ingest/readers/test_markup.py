@@ -10,7 +10,7 @@ from helpers.ingesting import ingest
 
 PAGE = """<!doctype html><html><head><title> The  page </title><meta name="url" content="https://x.example/p">
 <meta name="tenant" content="acme"><style>p {}</style></head><body><header>top</header><nav>menu</nav>
-<main><h1>Big</h1><p>Some <b>bold</b> words.</p><script>evil()</script><form>ask</form>
+<main><h1>Big</h1><p>Some <b>bold</b> words.</p><script>evil()</script><form>Ask us.</form>
 <pre><code>a = 1</code></pre></main><footer>bottom</footer></body></html>"""
 
 
@@ -37,14 +37,14 @@ def test_a_heading_in_a_code_block_is_no_title(tmp_path: Path) -> None:
 def test_html_becomes_markdown_of_its_main_part(tmp_path: Path) -> None:
     (row,) = ingest(tmp_path, {"p.html": PAGE}).rows
     assert (row["title"], row["url"], row["tenant"]) == ("The page", "https://x.example/p", "acme")
-    assert row["text"] == "# Big\n\nSome **bold** words.\n\n```\na = 1\n```"
+    assert row["text"] == "# Big\n\nSome **bold** words.\n\nAsk us.\n\n```\na = 1\n```"
 
 
 @pytest.mark.parametrize(
     ("page", "title", "text"),
     [
         ("<h1>Only h1</h1><p>body</p>", "Only h1", "# Only h1\n\nbody"),
-        ("<body>out<article>in</article></body>", None, "in"),
+        ("<body>out<article>in</article></body>", None, "out\n\nin"),
         ("<body>out<div role=main>in</div></body>", None, "in"),
         ("<title>T</title>text", "T", "text"),
         ("<title> </title><body><h1>H</h1></body>", "H", "# H"),
@@ -73,6 +73,10 @@ HOSTILE = {
     "entities": "&amp" * 100_000,
     "divisions": "<div>" * 100_000,
     "lists": "<ul><li>" * 20_000,
+    "nested navigation": "<div class=nav>text" * 1_900,
+    "nested headers": "<header>text" * 1_900 + "<h1>x",
+    "nested mains": "<main>text" * 1_900,
+    "many mains": "<main>text</main>" * 5_000,
 }
 
 

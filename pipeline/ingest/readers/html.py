@@ -1,0 +1,220 @@
+"""The content of an HTML page as Markdown, and what is left out of it: page navigation, text outside `<main>`."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup, Tag
+    from bs4.element import PageElement
+
+NAVIGATION = "navigation of an HTML page"
+OUTSIDE_MAIN = "outside the main element of an HTML page"
+OPTIONS = "options of an HTML form"
+
+MAX_DEPTH = 2000
+LINK_SHARE = 0.5
+"""From this share of its text within links on, an `<aside>`, `<nav>` or block named as navigation is navigation."""
+
+_ROLES = {
+    "main": "main",
+    "navigation": "nav",
+    "banner": "header",
+    "contentinfo": "footer",
+    "complementary": "aside",
+    "search": "search",
+    "article": "article",
+    "region": "section",
+}
+_SECTIONING = {"article", "aside", "main", "nav", "section"}
+"""A header or footer within one of these belongs to it, as in HTML's mapping to ARIA; any other is the page's."""
+_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+_BLOCKS = {"div", "ul", "ol", "table", "td", "p"}
+_NAVIGATION_NAME = re.compile(
+    r"(?:^|[\W_])(?:nav|navbar|navigation|menu|menubar|breadcrumbs?|pagination|pager|sidebar|topbar|footer)(?:$|[\W_])",
+    re.I,
+)
+# Elements that nest without end; others close one another, or have no content.
+_OPENED = re.compile(r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I)
+
+
+class TooDeepError(Exception):
+    """HTML nested so deeply that reading it takes too long."""
+
+
+@dataclass(frozen=True)
+class HtmlPage:
+    """What an HTML page holds.
+
+    Attributes:
+        title: from `<title>`, else the first `<h1>`.
+        text: the content as Markdown.
+        meta: `content` of the meta elements, by name.
+        removed: text that was left out, by reason.
+    """
+
+    title: str | None
+    text: str
+    meta: dict[str, str | None]
+    removed: dict[str, str]
+
+
+def read_html(text: str) -> HtmlPage:
+    """Read a page.
+
+    All text of the body is kept, headers, asides and forms included, except: navigation (`<nav>`, the page's own
+    `<header>` without a heading, its `<footer>`, blocks of links named as navigation), options of forms, and, on a
+    page with `<main>`, what stands outside it.
+
+    Raises:
+        TooDeepError: it is nested more than MAX_DEPTH deep.
+    """
+    from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
+    from selectolax.lexbor import LexborHTMLParser
+
+    depth = 0
+    for match in _OPENED.finditer(text):
+        depth += -1 if match[1] else 1
+        if depth > MAX_DEPTH:  # the time for deeper ones grows with the square of the depth
+            raise TooDeepError
+    well_formed = LexborHTMLParser(text).html or ""  # of any other, html.parser's time may grow quadratically
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
+        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
+        try:
+            return _page(BeautifulSoup(well_formed, "html.parser"))
+        except RecursionError as error:
+            raise TooDeepError from error
+
+
+def _page(soup: BeautifulSoup) -> HtmlPage:
+    meta: dict[str, str | None] = {
+        str(tag["name"]): str(tag["content"]) for tag in soup.find_all("meta", attrs={"name": True, "content": True})
+    }
+    title = _words(soup.title) or _words(soup.find("h1"))
+    for element in soup.find_all(["script", "style", "head"]):
+        element.decompose()
+    root = soup.body or soup
+    removed = {OPTIONS: [element.extract() for element in root.find_all(["select", "datalist"])]}
+    cut = list(_navigation(root))
+    if _text_length(root) == sum(_text_length(element) for element in cut):
+        cut = []  # a page of links is all content
+    removed[NAVIGATION] = [element.extract() for element in cut]
+    mains = _mains(root)
+    if mains:
+        contents = [element.extract() for element in mains]
+        removed[OUTSIDE_MAIN] = [root]
+    else:
+        contents = [root]
+    texts = {reason: " ".join(filter(None, map(_words, elements))) for reason, elements in removed.items()}
+    markdown = "\n\n".join(filter(None, map(_markdown, contents)))
+    return HtmlPage(title, markdown, meta, {reason: text for reason, text in texts.items() if text})
+
+
+def _words(element: Tag | None) -> str | None:
+    return (" ".join(element.get_text(" ").split()) or None) if element else None
+
+
+def _text_length(element: Tag) -> int:
+    return len("".join(element.get_text().split()))
+
+
+def _markdown(root: Tag) -> str:
+    from markdownify import ATX, MarkdownConverter
+
+    for items in root.find_all("ol"):
+        for number, item in enumerate(items.find_all("li", recursive=False)):
+            # MarkdownConverter counts the items before each, which takes the square of their number
+            vars(item)["find_previous_siblings"] = lambda *_, before=number: range(before)
+    return str(MarkdownConverter(heading_style=ATX).convert_soup(root)).strip()
+
+
+def _role(tag: Tag) -> str:
+    """The element's name, or that of the element that its `role` stands for."""
+    return _ROLES.get(str(tag.get("role", "")).strip().lower(), tag.name)
+
+
+def _mains(root: Tag) -> list[Tag]:
+    """The outermost main elements; none where they hold less than a third of the text that is not a link."""
+    found = root.find_all(lambda tag: _role(tag) == "main")
+    ids = {id(tag) for tag in found}
+    found = [tag for tag in found if not any(id(parent) in ids for parent in tag.parents)]
+    sizes = _Sizes(root)
+    inside = sum(sizes.of(tag)[0] for tag in found)
+    outside = sizes.of(root)[0] - sizes.of(root)[1] - sum(sizes.of(tag)[0] - sizes.of(tag)[1] for tag in found)
+    return found if inside and 2 * inside >= outside else []
+
+
+def _navigation(root: Tag) -> Iterator[Tag]:
+    """The outermost elements that are navigation, in the order of the page."""
+    from bs4 import Tag
+
+    sizes = _Sizes(root)
+    waiting: list[tuple[PageElement, bool]] = [(child, False) for child in reversed(root.contents)]
+    while waiting:
+        element, sectioned = waiting.pop()
+        if not isinstance(element, Tag):
+            continue
+        if _is_navigation(element, sizes, sectioned=sectioned):
+            yield element
+            continue
+        inside = sectioned or _role(element) in _SECTIONING
+        waiting += [(child, inside) for child in reversed(element.contents)]
+
+
+def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
+    """Whether an element is navigation; `sectioned`: it lies within main, an article or a section."""
+    role, (text, links) = _role(tag), sizes.of(tag)
+    mostly_links = links >= LINK_SHARE * text
+    if not text or (sectioned and role != "nav"):
+        return False
+    match role:
+        case "nav":
+            return mostly_links or not sectioned
+        case "aside":
+            return mostly_links
+        case "header":
+            return mostly_links or not sizes.has_heading(tag)
+        case "footer" | "search":
+            return True
+    return tag.name in _BLOCKS and mostly_links and _NAVIGATION_NAME.search(_names(tag)) is not None
+
+
+def _names(tag: Tag) -> str:
+    return " ".join([str(tag.get("id", "")), *tag.get_attribute_list("class", "")])
+
+
+class _Sizes:
+    """Characters of text in each element below a root, how many of them stand in links, and which have headings."""
+
+    def __init__(self, root: Tag) -> None:
+        from bs4 import NavigableString, Tag
+
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._headed: set[int] = set()
+        for element in reversed([root, *root.descendants]):
+            if isinstance(element, Tag):
+                text, links = self.of(element)
+                size = (text, text if element.name == "a" else links)
+                self._sizes[id(element)] = size
+                if element.parent and (element.name in _HEADINGS or id(element) in self._headed):
+                    self._headed.add(id(element.parent))
+            elif type(element) is NavigableString:
+                size = (len("".join(element.split())), 0)
+            else:
+                continue
+            if element is not root and element.parent is not None:
+                before = self.of(element.parent)
+                self._sizes[id(element.parent)] = (before[0] + size[0], before[1] + size[1])
+
+    def of(self, element: PageElement) -> tuple[int, int]:
+        """Characters of text, and characters of text within links."""
+        return self._sizes.get(id(element), (0, 0))
+
+    def has_heading(self, element: PageElement) -> bool:
+        """Whether a heading lies below an element."""
+        return id(element) in self._headed
