@@ -45,19 +45,24 @@ def read_prose(text: str, kind: str) -> Prose:
 
 
 def _markdown(text: str) -> Prose:
-    try:
-        head, body = front_matter(text)
-    except BadHeadError as error:
-        raise BadDocumentError(str(error)) from error
+    head, body = _split(text)
     return Prose(_first_heading(body), body, head)
 
 
-def _html(text: str) -> Prose:
+def _split(text: str) -> tuple[Head, str]:
     try:
-        page = read_html(text)
+        return front_matter(text)
+    except BadHeadError as error:
+        raise BadDocumentError(str(error)) from error
+
+
+def _html(text: str) -> Prose:
+    head, body = _split(text)
+    try:
+        page = read_html(body)
     except TooDeepError as error:
         raise BadDocumentError("HTML nested too deeply") from error
-    return Prose(page.title, page.text, page.meta, page.removed)
+    return Prose(page.title, page.text, page.meta | head, page.removed)
 
 
 def _first_heading(text: str) -> str | None:
