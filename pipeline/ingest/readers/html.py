@@ -140,7 +140,7 @@ def _role(tag: Tag) -> str:
 
 def _mains(root: Tag) -> list[Tag]:
     """The outermost main elements; none where they hold less than a third of the text that is not a link."""
-    found = root.find_all(lambda tag: _role(tag) == "main")
+    found = list(root.find_all(lambda tag: _role(tag) == "main"))
     ids = {id(tag) for tag in found}
     found = [tag for tag in found if not any(id(parent) in ids for parent in tag.parents)]
     sizes = _Sizes(root)
@@ -185,14 +185,15 @@ def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
 
 
 def _names(tag: Tag) -> str:
-    return " ".join([str(tag.get("id", "")), *tag.get_attribute_list("class", "")])
+    return " ".join([str(tag.get("id", "")), *map(str, tag.get_attribute_list("class"))])
 
 
 class _Sizes:
     """Characters of text in each element below a root, how many of them stand in links, and which have headings."""
 
     def __init__(self, root: Tag) -> None:
-        from bs4 import NavigableString, Tag
+        from bs4 import Tag
+        from bs4.element import NavigableString
 
         self._sizes: dict[int, tuple[int, int]] = {}
         self._headed: set[int] = set()
