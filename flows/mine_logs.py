@@ -236,6 +236,7 @@ def steps(
             call(
                 mined_triplets,
                 mining.only("text_characters", "median_share", "small_share"),
+                given.triplets.only("text_form"),
                 apart=apart,
                 seed=seed,
             ),

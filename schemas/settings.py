@@ -162,6 +162,9 @@ class SplitSettings(Section):
     )
 
 
+TextForm = Literal["title_heading_text", "text"]
+
+
 class TripletSettings(Section):
     """Which positives are learned from, how many negatives each has, and how they are mined."""
 
@@ -174,6 +177,10 @@ class TripletSettings(Section):
     )
     negatives: int = Field(16, gt=0, description="hard negatives per positive (DevRev-Search, A.4)")
     margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
+    text_form: TextForm = Field(
+        "title_heading_text",
+        description="what a passage holds: title, heading and text, one a line, as the judge reads it; or text alone",
+    )
 
 
 class ReviewSettings(Section):

@@ -266,9 +266,9 @@ TRIPLETS = Table(
             QUERY_ID,
             field("query", pa.string(), "the query's text"),
             field("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
-            field("positive", pa.string(), "its text"),
+            field("positive", pa.string(), "its title, heading and text, one a line; or its text: triplets.text_form"),
             field("negative_ids", STRINGS, "the same of the hard negatives, hardest first"),
-            field("negatives", STRINGS, "their texts, in the same order"),
+            field("negatives", STRINGS, "the same of these, in their order"),
             field(
                 "positive_score",
                 pa.float32(),

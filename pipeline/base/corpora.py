@@ -12,6 +12,12 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 
+PASSAGE = "concat_ws(chr(10), {of}title, {of}heading, {of}text)"
+"""`view` in SQL."""
+
+TEXT_FORMS = {"title_heading_text": PASSAGE, "text": "{of}text"}
+"""What the passages of triplets and of exports with one text a passage hold, by `triplets.text_form`."""
+
 
 def view(chunks: pa.Table) -> pa.ChunkedArray:
     """What retrievers and judges read of each chunk: title, heading and text, one a line, nulls left out.

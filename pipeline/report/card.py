@@ -128,6 +128,16 @@ def _size(chunks: int) -> str:
     return next((label for power, label in enumerate(_HF_SIZES, 3) if chunks < 10**power), "n>1B")
 
 
+TEXT_FORM = {
+    "title_heading_text": "A passage is title, heading and text, one a line, as retrievers and judge read it.",
+    "text": "A passage is its text alone (`triplets.text_form`), without the title and heading that the judge read.",
+}
+MINED_TEXT_FORM = {
+    "title_heading_text": "- A passage is the document's title and the beginning of its text, one a line.",
+    "text": "- A passage is the beginning of the document's text, without its title (`triplets.text_form`).",
+}
+
+
 def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     judges = statistics.judges(tables)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
@@ -158,7 +168,8 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Labels", statistics.labels(tables), GOLDEN
     yield "Whose labels", statistics.label_sources(tables), "Where people labelled a pair, their label stands."
     wanted = settings.triplets.negatives
-    yield "Triplets", statistics.triplets(tables, wanted), f"{wanted} negatives were asked for per positive."
+    asked = f"{wanted} negatives were asked for per positive. {TEXT_FORM[settings.triplets.text_form]}"
+    yield "Triplets", statistics.triplets(tables, wanted), asked
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
     yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
@@ -223,13 +234,14 @@ def mined_card(run: Run, settings: Settings) -> str:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
         shown = list(_mined_tables(tables, settings))
     head = [CLICKS, *warnings, "## What was learned", _learned(run)]
-    text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run)))
+    text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run, settings)))
     return _card(run, settings, text, TASK, _mined_configs(run))
 
 
-def _mined_reading(run: Run) -> str:
+def _mined_reading(run: Run, settings: Settings) -> str:
     changed = sum(part.rows for name in TRIPLETS.files[1:] for part in run.parts().get(name, ()))
-    return "\n".join([MINED_READING, *([CHANGED.format(rows=f"{changed:,}")] if changed else [])])
+    reading = [MINED_READING, MINED_TEXT_FORM[settings.triplets.text_form]]
+    return "\n".join([*reading, *([CHANGED.format(rows=f"{changed:,}")] if changed else [])])
 
 
 def _mined_configs(run: Run) -> Files:

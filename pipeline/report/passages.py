@@ -66,6 +66,8 @@ class Passages:
         known, marker = self._known[key], Marker.of_terms(self._analyzer, query)
         probability = known["probability"]
         note = note or ("" if probability is None else f"probability {probability:.3f}")
+        for name in ("title", "heading"):  # a triplet's passage holds them, and they are shown apart
+            text = text.removeprefix(f"{known[name]}\n") if known[name] is not None else text
         named = [marker.pieces(known[name]) for name in ("title", "heading") if known[name]]
         return Text(*marker.collapsed(text, EXCERPT, fenced=known["fenced"]), role, note, named, known["doc_id"] or "")
 

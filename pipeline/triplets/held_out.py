@@ -3,7 +3,7 @@
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.tables import TABLES
 
-HELD_OUT = Stage("held_out", 1, ("triplets",), ("held_out",))
+HELD_OUT = Stage("held_out", 2, ("triplets",), ("held_out",))
 
 # A copy of a chunk is the same positive; a document of a log is itself. Joined at once, queries could meet all chunks.
 JUDGED = """
@@ -12,7 +12,10 @@ JUDGED = """
         WHERE relevance > 0 AND split <> 'train'
     ), positives AS (
         SELECT tenant, query_id, split, sha256(text) AS positive FROM labelled JOIN chunks USING (tenant, chunk_id)
-    ), trained AS (SELECT DISTINCT tenant, sha256(positive) AS positive FROM triplets WHERE split = 'train')
+    ), trained AS (
+        SELECT DISTINCT t.tenant, sha256(c.text) AS positive
+        FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id WHERE t.split = 'train'
+    )
 """
 MINED = """
     WITH positives AS (

@@ -20,10 +20,11 @@ from darklode.pipeline.mine.tiers import LOTS, tier_of
 from darklode.pipeline.triplets.placement import TRIPLET_ID
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
+from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
 MINED_TRIPLETS = Stage(
-    "mined_triplets", 8, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
+    "mined_triplets", 9, ("mined_pairs", "log_queries", "query_clusters", "documents"), TRIPLETS.files
 )
 
 ROWS = 1 << 14
@@ -33,7 +34,8 @@ SPLITS = ("train", "validation", "test")
 
 TEXTS = """
     CREATE TEMP TABLE texts AS
-    SELECT tenant, doc_id, concat_ws(chr(10), title, left(text, $characters)) AS text FROM documents
+    SELECT tenant, doc_id, CASE WHEN $titled THEN concat_ws(chr(10), title, body) ELSE body END AS text
+    FROM (SELECT tenant, doc_id, title, left(text, $characters) AS body FROM documents)
 """
 
 MENTIONED = """
@@ -96,7 +98,7 @@ JOINED = f"""
     FROM block p
     JOIN asked q USING (tenant, query_id)
     JOIN texts d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
-    LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id
+    LEFT JOIN texts n ON n.tenant = p.tenant AND n.doc_id = p.negative_id AND n.text <> d.text
 """
 
 ACCEPTED = """
@@ -115,16 +117,19 @@ NAMES = f"""
 """
 
 
-def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, apart: bool, seed: int) -> None:
+def mined_triplets(
+    tables: Tables, output: Output, settings: MiningSettings, passages: TripletSettings, *, apart: bool, seed: int
+) -> None:
     """Write a triplet for each pair whose positive has a text; a day in which nothing changed is kept as it is.
 
-    A document stands for its title and the beginning of its text. A negative without a text is left out; a shortfall
-    is never filled. The patch of the pairs becomes that of the triplets.
+    A document stands for its title and the beginning of its text. A negative without a text, or with the positive's, is
+    left out; a shortfall is never filled. The patch of the pairs becomes that of the triplets.
 
     Args:
         tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
         output: takes `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
         settings: how long texts are, and the tiers.
+        passages: whether a text begins with its document's title (`text_form`).
         apart: a positive makes triplets on one side only, that of the first query that had it.
         seed: of the tiers.
     """
@@ -143,7 +148,8 @@ def mined_triplets(tables: Tables, output: Output, settings: MiningSettings, *, 
         connection.execute(OWNERS.format(wanted=apart))
         owners = connection.sql(OWNERS_BY_DAY.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
         bases = _with_sides(tables, bases, dict(owners.fetchall()) if owners else {})
-        connection.execute(TEXTS, {"characters": settings.text_characters})
+        titled = {"titled": passages.text_form == "title_heading_text"}
+        connection.execute(TEXTS, titled | {"characters": settings.text_characters})
         for number, (day, basis) in enumerate(bases.items()):
             with output.unit(day, basis) as unit:
                 if not unit.done:

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.corpora import TEXT_FORMS
 from darklode.pipeline.base.spread import Pieces, Spread, here
-from darklode.schemas.settings import TripletSettings
+from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 7, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 8, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
 BLOCK = 4096  # triplets whose texts are joined at a time
@@ -52,21 +53,31 @@ HELD = """
 """
 
 # A label of people's is sure, and so is one without a probability: what is unknown is not small.
+LABELLED = """
+    CREATE TEMP TABLE labelled AS
+    SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
+           source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely,
+           coalesce(by_test OR (split = 'train' AND by_validation), false) AS held
+    FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
+    JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
+    LEFT JOIN held USING (tenant, text_hash)
+    WHERE split <> 'test'
+"""
+
+# One row per relevant text: its copies share one label, people's before the judge's, relevant before not relevant.
 RELEVANT = """
     CREATE TEMP TABLE relevant AS
-    WITH found AS (
-        SELECT tenant, query_id, chunk_id, doc_id, text_hash, split, fused_score, source, relevance, probability,
-               source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely,
-               coalesce(by_test OR (split = 'train' AND by_validation), false) AS held
-        FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
-        JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
-        LEFT JOIN held USING (tenant, text_hash)
-        WHERE relevance > 0 AND split <> 'test'
+    WITH distinct_texts AS (
+        SELECT * FROM labelled QUALIFY row_number() OVER (
+            PARTITION BY tenant, query_id, text_hash
+            ORDER BY source, relevance = 0, unlikely, relevance DESC, probability DESC NULLS LAST, fused_score DESC,
+                     chunk_id
+        ) = 1
     )
     SELECT *, row_number() OVER (
         PARTITION BY tenant, query_id, unlikely OR held
         ORDER BY source, relevance DESC, probability DESC NULLS LAST, fused_score DESC, chunk_id
-    ) AS place FROM found
+    ) AS place FROM distinct_texts WHERE relevance > 0
 """
 
 # NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
@@ -78,7 +89,9 @@ POSITIVES = """
 """
 
 ANSWERING = """
-    CREATE TEMP TABLE answering AS SELECT DISTINCT tenant, query_id, doc_id FROM relevant WHERE NOT $same_document
+    CREATE TEMP TABLE answering AS
+    SELECT DISTINCT tenant, query_id, doc_id FROM pool JOIN texts USING (tenant, chunk_id)
+    SEMI JOIN relevant USING (tenant, query_id, text_hash) WHERE NOT $same_document
 """
 
 # Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one which
@@ -158,16 +171,28 @@ CHOSEN = """
     FROM positives LEFT JOIN lists USING (tenant, query_id, positive_id)
 """
 
+LEFT_OUT = """
+    WITH positives AS (FROM labelled WHERE relevance > 0),
+    overruled AS (FROM positives ANTI JOIN relevant USING (tenant, query_id, text_hash)),
+    counts AS (
+        SELECT count(*) AS texts, count(*) FILTER (unlikely) AS unlikely,
+               count(*) FILTER (held AND NOT unlikely) AS held
+        FROM relevant
+    )
+    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held
+    FROM counts c, (SELECT count(*) AS n FROM positives) p, (SELECT count(*) AS n FROM overruled) o
+"""
+
 BLOCK_OF_TRIPLETS = """
     WITH block AS (SELECT * FROM chosen WHERE number >= $first AND number < $first + $rows),
     negatives AS (
-        SELECT number, list(text ORDER BY place) AS negatives
+        SELECT number, list({passage} ORDER BY place) AS negatives
         FROM (SELECT number, tenant, unnest(negative_ids) AS chunk_id, generate_subscripts(negative_ids, 1) AS place
               FROM block)
         JOIN chunks USING (tenant, chunk_id) GROUP BY number
     )
     SELECT substr(sha256(concat_ws(chr(0), b.tenant, b.query_id, b.positive_id, CAST($source AS VARCHAR))), 1, 24)
-               AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, c.text AS positive,
+               AS triplet_id, b.tenant, b.query_id, q.text AS query, b.positive_id, {positive} AS positive,
            b.negative_ids, coalesce(n.negatives, []) AS negatives, b.positive_score, b.negative_scores,
            CAST($source AS VARCHAR) AS source, b.split
     FROM block b
@@ -213,13 +238,13 @@ def triplets(
 ) -> None:
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
-    Positives, best first: people's labels, then grade, probability and fused score; at most `max_positives` a query,
-    and none that the judge gives less than `min_probability`; if positives are kept `apart`, none that answers a query
-    of the test split, nor in training one of validation. Negatives, hardest first: pool members judged not
-    relevant; then, where these do not suffice, chunks beyond the pool whose fused score lies below s⁺ − |s⁺|·margin.
-    None is of a document that holds a chunk with a relevant label, unless `same_document` lets it. What is left out
-    and a shortfall are counted, never filled with random text. Scores are the fused retrieval scores of both, on one
-    scale.
+    Chunks with the same text share one label, and make one positive. Positives, best first: people's labels, then
+    grade, probability and fused score; at most `max_positives` a query, and none that the judge gives less than
+    `min_probability`; if positives are kept `apart`, none that answers a query of the test split, nor in training one
+    of validation. Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks
+    beyond the pool whose fused score lies below s⁺ − |s⁺|·margin. None is of a document that holds a chunk with a
+    relevant label, unless `same_document` lets it. What is left out and a shortfall are counted, never filled with
+    random text. Scores are the fused retrieval scores of both, on one scale.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
@@ -245,7 +270,8 @@ def made(share: Share) -> Pieces:
     with _opened(share) as connection:
         connection.execute(TEXTS)
         connection.execute(HELD, {"apart": share.apart})
-        connection.execute(RELEVANT, {"min_probability": settings.min_probability})
+        connection.execute(LABELLED, {"min_probability": settings.min_probability})
+        connection.execute(RELEVANT)
         connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
         connection.execute(ANSWERING, {"same_document": settings.same_document})
         for statement in (JUDGED, MINED, NEGATIVES):
@@ -253,7 +279,7 @@ def made(share: Share) -> Pieces:
         connection.execute(CHOSEN)
         rows, short = _totals(connection, settings.negatives)
         yield _left_out(connection).append_column("rows", [[rows]]).append_column("short", [[short]])
-        yield from _blocks(connection, rows, share.source)
+        yield from _blocks(connection, rows, share.source, settings.text_form)
 
 
 @contextmanager
@@ -288,20 +314,20 @@ def _counted(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Tab
 
 
 def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    return connection.sql(
-        "SELECT count(*) AS total, count(*) FILTER (unlikely) AS unlikely, "
-        "count(*) FILTER (held AND NOT unlikely) AS held FROM relevant"
-    ).to_arrow_table()
+    return connection.sql(LEFT_OUT).to_arrow_table()
 
 
 def _step(counts: Counter[str]) -> FunnelStep:
     """Positives in, triplets out, and why the others are none."""
-    total, unlikely, held, rows = (counts[name] for name in ("total", "unlikely", "held", "rows"))
+    names = ("total", "unlikely", "held", "copies", "overruled", "rows")
+    total, unlikely, held, copies, overruled, rows = (counts[name] for name in names)
     dropped = {
         "less likely than triplets.min_probability": unlikely,
-        "beyond triplets.max_positives": total - unlikely - held - rows,
+        "beyond triplets.max_positives": total - unlikely - held - copies - overruled - rows,
     }
     dropped |= {"positive of a held-out query": held} if held else {}
+    dropped |= {"same text as another positive of the query": copies} if copies else {}
+    dropped |= {"people labelled the same text not relevant": overruled} if overruled else {}
     return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 
@@ -311,7 +337,8 @@ def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, in
     return int(found[0][0]), int(found[0][1])
 
 
-def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str) -> Iterator[pa.Table]:
+def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
+    query = BLOCK_OF_TRIPLETS.format(passage=TEXT_FORMS[form].format(of=""), positive=TEXT_FORMS[form].format(of="c."))
     for first in range(0, rows, BLOCK):
         given = {"first": first, "rows": BLOCK, "source": source}
-        yield connection.sql(BLOCK_OF_TRIPLETS, params=given).to_arrow_table()
+        yield connection.sql(query, params=given).to_arrow_table()

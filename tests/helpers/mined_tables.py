@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Manifest, Run, Stage
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.schemas.mining import MiningSettings
+from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -45,11 +46,13 @@ def give_pairs(
     put(run, "query_clusters", pa.Table.from_pylist(sided, TABLES["query_clusters"].schema))
 
 
-def publish_triplets(run: Run, settings: MiningSettings | None = None, *, apart: bool = False) -> Manifest:
+def publish_triplets(
+    run: Run, settings: MiningSettings | None = None, passages: TripletSettings | None = None, *, apart: bool = False
+) -> Manifest:
     """Run the stage."""
-    chosen = settings or MiningSettings()
+    chosen, form = settings or MiningSettings(), passages or TripletSettings()
     return execute(
         run,
         MINED_TRIPLETS,
-        lambda tables, output: mined_triplets(tables, output, chosen, apart=apart, seed=13),
+        lambda tables, output: mined_triplets(tables, output, chosen, form, apart=apart, seed=13),
     )

@@ -16,6 +16,7 @@ from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.schemas.mining import ClickSettings, LogSettings, Merge, MiningSettings
+from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -177,7 +178,9 @@ def mine(
     execute(
         run,
         MINED_TRIPLETS,
-        lambda tables, output: mined_triplets(tables, output, MiningSettings(), apart=apart, seed=13),
+        lambda tables, output: mined_triplets(
+            tables, output, MiningSettings(), TripletSettings(), apart=apart, seed=13
+        ),
     )
 
 

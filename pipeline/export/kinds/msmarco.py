@@ -5,11 +5,18 @@ from pathlib import Path
 import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.corpora import TEXT_FORMS
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import SPLITS
 from darklode.pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
 
-COLLECTION = "SELECT exported(tenant, chunk_id), one_line(text) FROM chunks ORDER BY tenant, chunk_id"
+COLLECTION = "SELECT exported(tenant, chunk_id), one_line({passage}) FROM chunks ORDER BY tenant, chunk_id"
+
+# The collection holds the passages of the triples.
+PLAIN = """
+    FROM triplets t JOIN chunks c ON c.tenant = t.tenant AND c.chunk_id = t.positive_id
+    WHERE source = 'pooled' AND positive = text AND coalesce(title, heading) IS NOT NULL
+"""
 
 QUERIES = """
     SELECT exported(tenant, query_id), one_line(text) FROM queries WHERE split = '{split}' ORDER BY tenant, query_id
@@ -40,8 +47,10 @@ def msmarco(tables: Tables, folder: Path) -> None:
 
     The files are `collection.tsv` (id, text), `queries.<split>.tsv` (id, text), `qrels.<split>.tsv` (query, 0, passage,
     relevance), `triples.train.tsv` (query, positive, negative) and `qidpidtriples.train.tsv` (their ids), one triple
-    per negative. Splits are train, dev and test; one without rows has no file. White space in a text becomes single
-    spaces. Source: the files of MS MARCO's passage ranking task.
+    per negative. A passage is title, heading and text, or the text alone where the triplets hold that. Splits are
+    train, dev and test; one without rows has no file. White space in a text becomes single spaces.
+
+    Source: the files of MS MARCO's passage ranking task.
 
     Raises:
         ExportError: no chunk is relevant to any query.
@@ -49,7 +58,8 @@ def msmarco(tables: Tables, folder: Path) -> None:
     require_positives(tables)
     with tables.connect() as connection:
         define_ids(connection)
-        _lines(connection, COLLECTION, folder / "collection.tsv")
+        form = TEXT_FORMS["text" if any_row(connection, PLAIN) else "title_heading_text"]
+        _lines(connection, COLLECTION.format(passage=form.format(of="")), folder / "collection.tsv")
         for split, name in SPLITS.items():
             _lines(connection, QUERIES.format(split=split), folder / f"queries.{name}.tsv")
             _lines(connection, QRELS.format(split=split), folder / f"qrels.{name}.tsv")

@@ -38,7 +38,11 @@ def test_a_judged_query_shares_a_positive_or_a_copy_of_one(run: Run) -> None:
     base = {"tenant": "t", "source": "judge"}
     given = [base | {"query_id": q, "chunk_id": c, "relevance": label} for q, c, label in labels]
     put(run, "qrels", rows(QRELS, given))
-    put(run, "triplets", rows(TRIPLETS, [triplet("train", "c1", "one", "train"), triplet("val", "c1", "one", "val")]))
+    put(
+        run,
+        "triplets",
+        rows(TRIPLETS, [triplet("train", "c1", "Guide\none", "train"), triplet("val", "c1", "one", "val")]),
+    )
     execute(run, HELD_OUT.reading("queries", "qrels", "chunks"), held_out)
     assert told(run) == {
         ("t", "val", "validation", True),

@@ -18,6 +18,7 @@ from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
 from darklode.pipeline.base.views import query, views_sql
 from darklode.schemas.mining import MiningSettings
+from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TABLES
 from helpers.mined_tables import DAY, Row
 from helpers.mined_tables import give_pairs as give
@@ -53,6 +54,20 @@ def test_a_triplet_has_the_texts_of_its_pair(run: Run) -> None:
         "tier": row["tier"],
         "split": row["split"],
     }
+
+
+def test_plain_text_leaves_the_title_out(run: Run) -> None:
+    docs = [{"doc_id": "a", "title": "Title", "text": "long text"}, {"doc_id": "b", "title": "Other", "text": "other"}]
+    give(run, [{"query_id": "q", "positive_id": "a", "negative_id": "b"}], docs, {"q": "x"})
+    publish(run, passages=TripletSettings(text_form="text"))
+    assert [(row["positive"], row["negatives"]) for row in triplets(run)] == [("long text", ["other"])]
+
+
+def test_a_copy_of_the_positive_is_no_negative(run: Run) -> None:
+    docs = [{"doc_id": name, "title": "Title", "text": "the same"} for name in "ab"]
+    give(run, [{"query_id": "q", "positive_id": "a", "negative_id": "b"}], docs, {"q": "x"})
+    publish(run)
+    assert [(row["positive_id"], row["negative_ids"]) for row in triplets(run)] == [("a", [])]
 
 
 def test_a_pair_without_a_text_is_counted_and_a_negative_without_one_left_out(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
+from darklode.pipeline.base.corpora import view
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
@@ -156,8 +157,19 @@ def learned(world: World, query: str, relevant: list[str], chosen: TripletSettin
         people = (query, chunk) in world.people
         return not people, -world.labels[query, chunk], 0 if said is None else -1 - said, -fused, chunk
 
-    ranked = sorted(filter(likely, relevant), key=best)
+    copies: dict[str, list[str]] = {}
+    for chunk in relevant:
+        copies.setdefault(world.texts[chunk], []).append(chunk)
+    chosen_copies = [min(same, key=lambda chunk: (not likely(chunk), best(chunk))) for same in copies.values()]
+    ranked = sorted(filter(likely, chosen_copies), key=best)
     return ranked[: chosen.max_positives] if chosen.max_positives else ranked
+
+
+def relevant_text(world: World, query: str, chunk: str) -> bool:
+    """Whether the text of a chunk is relevant: its copies share one label, people's before the judge's."""
+    copies = [other for (of, other) in world.labels if of == query and world.texts[other] == world.texts[chunk]]
+    by_people = [other for other in copies if (query, other) in world.people]
+    return any(world.labels[query, other] > 0 for other in by_people or copies)
 
 
 def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool) -> Iterable[Row]:
@@ -169,8 +181,9 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
         def hardest(chunk: str, scores: dict[str, np.float32] = scores) -> tuple[float, str]:
             return -float(scores[chunk]), chunk
 
-        relevant = [chunk for chunk in pool if world.labels.get((query, chunk), 0) > 0]
-        positives = sorted(learned(world, query, relevant, chosen, apart=apart), key=hardest)
+        relevant = [chunk for chunk in pool if relevant_text(world, query, chunk)]
+        labelled = [chunk for chunk in relevant if world.labels.get((query, chunk), 0) > 0]
+        positives = sorted(learned(world, query, labelled, chosen, apart=apart), key=hardest)
         answering = set() if chosen.same_document else {world.document(chunk) for chunk in relevant}
         judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
         beyond = sorted(set(scores) - pool, key=hardest)
@@ -252,7 +265,7 @@ def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypa
     assert there.outputs == here.outputs
     assert (there.funnel, there.facts) == (here.funnel, here.facts)
     assert elsewhere.names == [f"triplets {number} of 5" for number in range(1, 6)]
-    assert [part.rows for part in run.parts()["triplets"]] == [11, 10]
+    assert [part.rows for part in run.parts()["triplets"]] == [10, 10]
     assert not run.store.sizes("progress/triplets")
 
 
@@ -263,7 +276,7 @@ def obey(row: Row, world: World, negatives: int) -> None:
     assert world.labels[query, row["positive_id"]] > 0
     assert all(world.labels.get((query, chunk)) == 0 or chunk not in world.pool(query) for chunk in ids)
     assert [world.texts[chunk] for chunk in ids] == row["negatives"]
-    texts = {world.texts[chunk] for (of, chunk), label in world.labels.items() if of == query and label > 0}
+    texts = {world.texts[chunk] for (of, chunk) in world.labels if of == query and relevant_text(world, query, chunk)}
     assert not texts & set(row["negatives"])
     unlabelled = {world.texts[chunk] for chunk in world.pool(query) if (query, chunk) not in world.labels}
     assert not unlabelled & {world.texts[chunk] for chunk in ids if chunk not in world.pool(query)}
@@ -322,6 +335,62 @@ def test_copies_of_positives_hide_no_negative(run: Run) -> None:
     copies = {f"c{number:02d}": "text of c00" for number in range(1, 29)}
     found = negatives_of(run, simple(labels, 40, 30, copies), negatives=2, margin=0.0)
     assert found == [["c29", "c30"]]
+
+
+def test_copies_of_a_text_make_one_positive_and_leave_room_for_others(run: Run) -> None:
+    """A paragraph that stands in eight files is one positive; the next best texts are the others."""
+    labels = {f"c{number:02d}": 1 for number in range(11)} | {"c11": 0}
+    copies = {f"c{number:02d}": "the same paragraph" for number in range(8)}
+    documents = {f"c{number:02d}": f"d{number}" for number in range(8)} | {"c11": "d7"}
+    world = replace(simple(labels, 12, 12, copies), documents=documents)
+    manifest = made(run, {"t": world}, same_document=False)
+    assert [row["positive_id"] for row in written(run)] == ["c00", "c08", "c09", "c10"]
+    assert {text for row in written(run) for text in row["negatives"]} == set(), "of a document that answers"
+    assert manifest.funnel[0].rows_in == 11
+    assert manifest.funnel[0].dropped["same text as another positive of the query"] == 7
+
+
+@pytest.mark.parametrize(
+    ("form", "passages"),
+    [
+        ("title_heading_text", ["Guide\nSetup\ntext of c00", "Guide\ntext of c01"]),
+        ("text", ["text of c00", "text of c01"]),
+    ],
+)
+def test_passages_are_what_the_judge_reads_or_plain_text(run: Run, form: str, passages: list[str]) -> None:
+    lay(run, {"t": simple({"c00": 1, "c01": 0})})
+    chunks = run.tables("chunks").read("chunks").to_pylist()
+    named = {"c00": {"title": "Guide", "heading": "Setup"}, "c01": {"title": "Guide"}}
+    put(run, "chunks", pa.Table.from_pylist([row | named.get(row["chunk_id"], {}) for row in chunks], CHUNKS.schema))
+    chosen = TripletSettings.model_validate({"negatives": 1, "text_form": form})
+    execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=False))
+    (row,) = written(run)
+    assert [row["positive"], *row["negatives"]] == passages
+    if form == "title_heading_text":
+        view_of = dict(zip(*_views(run), strict=True))
+        assert passages == [view_of["c00"], view_of["c01"]]
+
+
+def _views(run: Run) -> tuple[list[str], list[str]]:
+    """Chunk ids, and what retrievers and judges read of them."""
+    rows = run.tables("chunks").read("chunks")
+    return rows["chunk_id"].to_pylist(), view(rows).to_pylist()
+
+
+def test_copies_share_the_label_of_people_and_the_best_one_of_the_judge(run: Run) -> None:
+    texts = {"c00": "one", "c01": "one", "c02": "two", "c03": "two"}
+    labels = {("q", "c00"): 1, ("q", "c01"): 0, ("q", "c02"): 3, ("q", "c03"): 1}
+    probabilities: dict[tuple[str, str], float | None] = {("q", "c02"): 0.1, ("q", "c03"): 0.9}
+    lists = {"q": [["c00", "c01", "c02", "c03"]]}
+    world = World(texts, {"q": "train"}, lists, 4, labels, probabilities=probabilities, people={("q", "c01")})
+    manifest = made(run, {"t": world})
+    assert [(row["positive_id"], row["negatives"]) for row in written(run)] == [("c03", ["one"])]
+    assert manifest.funnel[0].dropped == {
+        "less likely than triplets.min_probability": 0,
+        "beyond triplets.max_positives": 0,
+        "same text as another positive of the query": 1,
+        "people labelled the same text not relevant": 1,
+    }
 
 
 def test_a_copy_of_an_unjudged_pool_member_is_not_mined(run: Run) -> None:

@@ -4,10 +4,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import ir_measures
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.corpora import view
 from darklode.pipeline.export.formats import export
+from darklode.schemas.tables import TRIPLETS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run
 from helpers.runs import put
 from helpers.triplet_rows import triplet_rows
@@ -64,6 +67,28 @@ def test_triples_are_the_same_as_texts_and_as_ids(folder: Path) -> None:
     assert rows(folder / "triples.train.tsv", 3) == [(queries[q], collection[p], collection[n]) for q, p, n in named]
     wanted = {(QUERY_IDS[0], CHUNK_IDS[p], CHUNK_IDS[n]) for p in (0, 2) for n in (1, 3)}
     assert {tuple(own(name) for name in row) for row in named} == wanted
+
+
+def test_the_collection_holds_the_passages_of_the_triples(run: Run, tmp_path: Path) -> None:
+    given = finished_run(str(tmp_path / "model"), ("t",)).tables()
+    chunks = given.read("chunks")
+    passages = dict(zip(chunks["chunk_id"].to_pylist(), view(chunks).to_pylist(), strict=True))
+    triplets = [
+        row
+        | {
+            "positive": passages[row["positive_id"]],
+            "negatives": [passages[negative] for negative in row["negative_ids"]],
+        }
+        for row in given.read("triplets").to_pylist()
+    ]
+    for table in ("chunks", "queries", "qrels"):
+        put(run, table, given.read(table))
+    put(run, "triplets", pa.Table.from_pylist(triplets, TRIPLETS.schema))
+    export(run, "msmarco", tmp_path / "out")
+    collection = dict(rows(tmp_path / "out" / "collection.tsv", 2))
+    assert sum(text.startswith("Guide ") for text in collection.values()) == 2
+    texts = {text for row in rows(tmp_path / "out" / "triples.train.tsv", 3) for text in row[1:]}
+    assert texts <= set(collection.values())
 
 
 def test_mined_triplets_are_no_triples_of_the_collection(run: Run, tmp_path: Path) -> None:
