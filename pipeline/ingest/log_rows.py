@@ -236,7 +236,7 @@ def _values(block: Block, rules: Rules) -> tuple[dict[str, pa.Array], Faults]:
     days = times.cast(pa.date32()).cast(pa.int32())
     least = 1 if rules.settings.first_position == 1 else 0
     faults = [
-        ("unreadable timestamp", untimely),
+        *untimely,
         ("missing timestamp", mask(times.is_null())),
         ("position is not a whole number", unplaced),
         ("position is below the first place", mask(pc.less(positions, least))),

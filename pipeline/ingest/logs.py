@@ -243,7 +243,7 @@ class LogReader:
             self.days.setdefault(day, []).append(number)
 
 
-INGEST_LOGS = Stage("ingest_logs", 2, (), ("impressions",))
+INGEST_LOGS = Stage("ingest_logs", 3, (), ("impressions",))
 
 
 def ingest_logs(

@@ -16,7 +16,7 @@ from darklode.pipeline.ingest.times import read_times
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import RAW_QUERIES
 
-INGEST_QUERIES = Stage("ingest_queries", 1, (), ("raw_queries",))
+INGEST_QUERIES = Stage("ingest_queries", 2, (), ("raw_queries",))
 ID_DIGITS = 16
 
 
@@ -46,10 +46,10 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
 def usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
     """The rows of `raw_queries` that a block makes; the others are turned away."""
     sound = weed(block, common_faults(block, "query_id", settings), intake)
-    times, unreadable = read_times(sound.columns.get("timestamp", sound.nulls()))
+    times, untimely = read_times(sound.columns.get("timestamp", sound.nulls()))
     counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))
-    bad = unreadable | uncounted
-    faults = [("unreadable timestamp", unreadable), ("count is not a positive whole number", uncounted)]
+    faults = [*untimely, ("count is not a positive whole number", uncounted)]
+    bad = np.logical_or.reduce([hit for _, hit in faults])
     whole = _named(weed(sound, faults, intake)).completed(settings)
     tenants, names = whole.columns["tenant"], whole.columns["query_id"]
     repeated = seen.repeated(keys_of(tenants.to_pylist(), names.to_pylist()))

@@ -1,8 +1,9 @@
 """Points in time as logs write them, in UTC."""
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,24 +14,58 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 MICROSECONDS = pa.timestamp("us")
 EPOCH = r"^[0-9]{10}$|^[0-9]{10}\.[0-9]+$|^[0-9]{13}$"
 
+DATE_AND_HOUR = r"^20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])([01][0-9]|2[0-3])(\.0+)?$"
+"""2024010110: the first of January, 10 h, or seconds since 1970 (a day in 2034)."""
 
-def read_times(texts: pa.Array, zone: str = "UTC") -> tuple[pa.Array, Mask]:
-    """Times from texts or from timestamps, null where there is none; and where a text is no time.
+FIRST_YEAR, LAST_YEAR = 1990, 2100
+"""Years of a log's times; the days around year 1 and 9999 that exports write for "unknown" are none."""
+
+UNREADABLE = "unreadable timestamp"
+AMBIGUOUS = "timestamp is YYYYMMDDHH or seconds since 1970; write it as 2024-01-01T10:00:00"
+OUTSIDE = f"timestamp before {FIRST_YEAR} or after {LAST_YEAR}"
+
+SEPARATED = r"[0-9W-]{7,10}($|[Tt ])"
+"""A date, and what may stand between it and a time: `fromisoformat` takes any character there, digits too."""
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST = int(datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp())
+_END = int(datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp())
+
+
+def read_times(texts: pa.Array, zone: str = "UTC") -> tuple[pa.Array, list[tuple[str, Mask]]]:
+    """Times from texts or from timestamps, null where there is none; and where a value is no time, with the reason.
 
     Read are ISO 8601, with `T` or a space, and seconds (10 digits) or milliseconds (13) since 1970. A time without a
     zone is taken for one of `zone`: of the two that a clock set back shows, the earlier; of the hour that a clock set
     forward skips, the moment of the change.
     """
     if pa.types.is_timestamp(texts.type):
-        return _in_utc(texts, zone), np.zeros(len(texts), dtype=bool)
+        return _with_faults(_in_utc(texts, zone), texts)
     given = emptied(texts)
     for kind in (UTC_MICROSECONDS, MICROSECONDS):
         try:
-            return _in_utc(given.cast(kind), zone), np.zeros(len(given), dtype=bool)
+            return _with_faults(_in_utc(given.cast(kind), zone), given)
         except pa.ArrowInvalid:
             continue
-    times = pc.coalesce(_since_1970(given), _one_by_one(given, zone))
-    return times, mask(pc.and_(times.is_null(), given.is_valid()))
+    ambiguous = pc.fill_null(pc.match_substring_regex(given, DATE_AND_HOUR), False)
+    clear = pc.if_else(ambiguous, None, given).cast(pa.string())
+    epochs, parsed = _since_1970(clear), [None if text is None else _time(text) for text in clear.to_pylist()]
+    readable = pc.or_(epochs.is_valid(), pa.array([time is not None for time in parsed], pa.bool_()))
+    times = pc.coalesce(_bounded(epochs), _in_one_zone(parsed, zone))
+    unreadable = pc.and_(clear.is_valid(), pc.invert(readable))
+    outside = pc.and_(readable, times.is_null())
+    return times, [(UNREADABLE, mask(unreadable)), (AMBIGUOUS, mask(ambiguous)), (OUTSIDE, mask(outside))]
+
+
+def _with_faults(times: pa.Array, given: pa.Array) -> tuple[pa.Array, list[tuple[str, Mask]]]:
+    return times, [(OUTSIDE, mask(pc.and_(times.is_null(), given.is_valid())))]
+
+
+def _bounded(times: pa.Array) -> pa.Array:
+    """Times without those of other years, which may overflow as microseconds or as Python's dates."""
+    count, per_second = times.cast(pa.int64()), _PER_SECOND[times.type.unit]
+    first, end = _FIRST * per_second, _END * per_second
+    return pc.if_else(pc.and_(pc.greater_equal(count, first), pc.less(count, end)), times, None)
 
 
 def check_zone(zone: str) -> None:
@@ -43,7 +78,7 @@ def check_zone(zone: str) -> None:
 
 
 def _in_utc(times: pa.Array, zone: str) -> pa.Array:
-    small = times.cast(pa.timestamp("us", tz=times.type.tz), safe=False)
+    small = _bounded(times).cast(pa.timestamp("us", tz=times.type.tz), safe=False)
     if times.type.tz is None and zone != "UTC":
         small = pc.assume_timezone(small, zone, ambiguous="earliest", nonexistent="latest")
     return small.cast(UTC_MICROSECONDS)
@@ -59,17 +94,17 @@ def _since_1970(given: pa.Array) -> pa.Array:
     return micro.cast(UTC_MICROSECONDS)
 
 
-def _one_by_one(given: pa.Array, zone: str) -> pa.Array:
-    """Texts in several notations; null for those that are no time or only digits."""
-    times = [None if text is None else _time(text) for text in given.to_pylist()]
+def _in_one_zone(times: Sequence[datetime | None], zone: str) -> pa.Array:
+    """Times with a zone and without one, in UTC."""
     aware = [time if time is not None and time.tzinfo else None for time in times]
     naive = [time if time is not None and not time.tzinfo else None for time in times]
-    return pc.coalesce(pa.array(aware, UTC_MICROSECONDS), _in_utc(pa.array(naive, MICROSECONDS), zone))
+    return pc.coalesce(_bounded(pa.array(aware, UTC_MICROSECONDS)), _in_utc(pa.array(naive, MICROSECONDS), zone))
 
 
 def _time(text: str) -> datetime | None:
+    """The time that a text in ISO 8601 means; None where it is none, or digits that may mean anything."""
     try:
-        if text.isdecimal() and len(text) in {10, 13}:
+        if (text.isdecimal() and len(text) != len("20240101")) or not re.match(SEPARATED, text):
             return None
         time = datetime.fromisoformat(text.removesuffix(" UTC"))
         if text.endswith(" UTC") and time.tzinfo is None:

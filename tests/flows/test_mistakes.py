@@ -35,7 +35,7 @@ TELLS = {
     f"{BUILD} --queries zip.csv": "zip.csv is a workbook or another packed file",
     f"{BUILD} --queries wide.csv": "iconv -f UTF-16LE -t UTF-8 wide.csv > wide.utf8.csv",
     f"{BUILD} --queries latin.csv": "if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 latin.csv > latin.utf8.csv",
-    f"{BUILD} --queries object.json": "2 of 2 rows of object.json could not be read (JSON syntax error",
+    f"{BUILD} --queries object.json": "object.json has no column for the text (none of text, query, user_query)",
     f"{BUILD} --queries two": "two has several files of queries (queries.csv, queries.txt); name the one to read",
     f"{BUILD} --docs docs --set ingest.documents.format=beir": "docs has no corpus.jsonl; a BEIR folder has",
     # columns

@@ -1,5 +1,6 @@
-"""A JSON array as lines: its elements one a line, piece by piece, so that it is read as JSON lines are."""
+"""A JSON array or pretty-printed objects as lines: an object a line, piece by piece, to be read as JSON lines are."""
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,36 @@ QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
 def is_array(head: bytes) -> bool:
     """Whether a file that begins so is a JSON array."""
     return head.lstrip().startswith(b"[")
+
+
+def is_pretty_printed(head: bytes) -> bool:
+    """Whether a file that begins so holds an object over several lines: JSON lines hold each on one."""
+    text = head.decode(errors="replace").lstrip()
+    if not text.startswith("{"):
+        return False
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text[:end]
+
+
+def objects(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The bytes of objects that follow one another, each over any number of lines, as one line each.
+
+    White space within an object is left out. Nothing else is checked, as in `elements`.
+    """
+    depth, inside, held = 0, False, b""
+    for piece in pieces:
+        data = held + piece
+        complete = data.rstrip(b"\\")  # as in `elements`
+        held = data[len(complete) :]
+        if complete:
+            text = np.frombuffer(complete, np.uint8)
+            within, level = _nesting(text, depth, inside=inside)
+            yield text[within | (level == 0) | ~np.isin(text, WHITE)].tobytes()
+            depth, inside = int(level[-1]), bool(within[-1])
+    yield held
 
 
 def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -34,12 +65,17 @@ def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
     """The lines of a piece; how many brackets are open after it, and whether a text is."""
+    within, level = _nesting(text, depth, inside=inside)
+    ends = ~within & ((text == COMMA) & (level == 1) | np.isin(text, CLOSING) & (level == 0))
+    dropped = ~within & (np.isin(text, WHITE) | (level == 1) & (text == BRACKET))
+    return np.where(ends, np.uint8(LINE_END), text)[~dropped].tobytes(), int(level[-1]), bool(within[-1])
+
+
+def _nesting(text: Bytes, depth: int, *, inside: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """For each byte whether it is within a string, and how many brackets are open after it."""
     within = (np.cumsum((text == QUOTE) & ~_escaped(text)) + inside) % 2 == 1
     opening, closing = (~within & np.isin(text, some) for some in (OPENING, CLOSING))
-    level = depth + np.cumsum(opening.astype(np.int64) - closing)
-    ends = ~within & (text == COMMA) & (level == 1) | closing & (level == 0)
-    dropped = ~within & np.isin(text, WHITE) | opening & (level == 1) & (text == BRACKET)
-    return np.where(ends, np.uint8(LINE_END), text)[~dropped].tobytes(), int(level[-1]), bool(within[-1])
+    return within, depth + np.cumsum(opening.astype(np.int64) - closing)
 
 
 def _escaped(text: Bytes) -> NDArray[np.bool_]:

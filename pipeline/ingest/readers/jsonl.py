@@ -21,7 +21,7 @@ from darklode.pipeline.ingest.columns import (
     schema_of,
 )
 from darklode.pipeline.ingest.files import File
-from darklode.pipeline.ingest.readers.json_array import elements, is_array
+from darklode.pipeline.ingest.readers.json_array import elements, is_array, is_pretty_printed, objects
 from darklode.pipeline.ingest.readers.text import Records, head_of, lines_of, pieces, records_in, sound
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import Block, from_file, joined
@@ -41,8 +41,8 @@ class BadLineError(Exception):
 def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
     """Read a file of JSON objects, one a line, or an array of them; one longer than `limit` bytes is rejected.
 
-    Of an array, the elements are counted as lines. A line may omit what others have. A column that the settings name
-    has to be there in the first megabyte.
+    An object may also be printed over several lines. Of these and of an array, the objects are counted as lines. A line
+    may omit what others have. A column that the settings name has to be there in the first megabyte.
 
     Raises:
         InputError: the file cannot be read, or lacks a column.
@@ -50,13 +50,19 @@ def read_jsonl(file: File, columns: Columns, intake: Intake, limit: int) -> Iter
     found: Names = {}
     kinds = pa.schema([])
     source = pieces(file, intake.at)
-    for some in records_in(elements(source) if is_array(head_of(file)) else source, limit):
+    for some in records_in(_as_lines(source, head_of(file)), limit):
         records = sound(some.keep(~_actions(some)) if columns.events else some, file, intake)
         if not found and (good := _probe(records)):
             found = columns.everywhere(columns.find(str(file.path), names_in(good, nested=columns.events)))
             kinds = _kinds(good, found, columns)
         if blocks := list(_blocks(records, found, kinds, columns, file, intake)):
             yield joined(blocks)
+
+
+def _as_lines(source: Iterator[bytes], head: bytes) -> Iterator[bytes]:
+    if is_array(head):
+        return elements(source)
+    return objects(source) if is_pretty_printed(head) else source
 
 
 def _actions(records: Records) -> NDArray[np.bool_]:

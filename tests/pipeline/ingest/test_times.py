@@ -3,11 +3,13 @@
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.ingest.times import AMBIGUOUS, OUTSIDE, UNREADABLE, read_times
 from helpers.ingesting import write
 from helpers.log_ingesting import HEADER, at, logs_of
 
@@ -54,10 +56,60 @@ def test_an_unknown_zone_is_an_error(tmp_path: Path) -> None:
 
 
 def test_times_far_away_do_not_stop_the_run(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.csv", log("0001-01-01T00:00:00", "9999-12-31T23:59:59Z", "1969-12-31T23:59:59Z", "99"))
+    far = ["0001-01-01T00:00:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-05:00", "1969-12-31T23:59:59Z", "99"]
+    edges = ["1989-12-31T23:59:59Z", "1990-01-01T00:00:00Z", "2100-12-31T23:59:59Z", "2101-01-01T00:00:00Z"]
+    path = write(tmp_path / "log.csv", log(*far, *edges))
     got = logs_of(path, tmp_path / "run")
-    assert [row["timestamp"].isoformat()[:10] for row in got.rows] == ["0001-01-01", "1969-12-31", "9999-12-31"]
-    assert got.reasons == [("unreadable timestamp", 5)]
+    assert [row["timestamp"].isoformat()[:10] for row in got.rows] == ["1990-01-01", "2100-12-31"]
+    assert sorted(got.reasons, key=lambda reject: reject[1] or 0) == [
+        (OUTSIDE, 2),
+        (OUTSIDE, 3),
+        (UNREADABLE, 4),  # year 10000 in UTC
+        (OUTSIDE, 5),
+        (UNREADABLE, 6),
+        (OUTSIDE, 7),
+        (OUTSIDE, 10),
+    ]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31", "0001-01-01T00:00:00+14:00", "9999-12-31 23:59:59-12:00"])
+def test_a_far_time_is_a_reject_in_any_zone(text: str, zone: str) -> None:
+    for beside in ("2026-03-01T10:00:00Z", "2026-03-01T10:00:00", "1782865800"):
+        times, faults = read_times(pa.array([text, beside]), zone)
+        assert [time is None for time in times.to_pylist()] == [True, False]
+        assert np.logical_or.reduce([hit for _, hit in faults]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_far_timestamp_of_parquet_is_no_other_time(unit: str) -> None:
+    values = pa.array([2**62, -(2**62), None], pa.int64()).cast(pa.timestamp(unit))
+    times, faults = read_times(values)
+    assert times.null_count == 3
+    assert [(reason, hit.tolist()) for reason, hit in faults] == [(OUTSIDE, [True, True, False])]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2024010110", AMBIGUOUS),
+        ("2024010110.0", AMBIGUOUS),
+        ("2024123123", AMBIGUOUS),
+        ("2024013210", None),  # no such day: seconds
+        ("20240101", None),
+        ("2024-01-01t10:00", None),
+        ("20240101110", UNREADABLE),
+        ("202401011000", UNREADABLE),
+        ("20240101100000", UNREADABLE),
+        ("202401011003000", UNREADABLE),
+        ("2024-01-01510:00", UNREADABLE),
+        ("2024-01-01_10:00", UNREADABLE),
+    ],
+)
+def test_digits_are_read_where_they_mean_one_time(text: str, reason: str | None) -> None:
+    times, faults = read_times(pa.array([text]))
+    assert [name for name, hit in faults if hit[0]] == ([reason] if reason else [])
+    assert (times[0].as_py() is None) == (reason is not None)
 
 
 def test_events_may_come_a_few_days_late(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.ingest.readers.json_array import elements, is_array
+from darklode.pipeline.ingest.readers.json_array import elements, is_array, is_pretty_printed, objects
 from helpers.ingesting import documents_of, queries_of, write
 
 VALUES = st.recursive(
@@ -55,3 +55,31 @@ def test_beside_other_files_json_is_about_them(tmp_path: Path) -> None:
     found = documents_of(tmp_path / "in", tmp_path / "run")
     assert len(found.rows) == 1
     assert found.reasons == [("not a document format", None)]
+
+
+OBJECTS = st.lists(st.dictionaries(st.sampled_from('ab"\\'), VALUES, min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@given(OBJECTS, st.sampled_from([1, "\t"]), st.integers(1, 7), st.sampled_from(["\n", "\r\n", "\n\n"]))
+def test_the_lines_are_the_objects(values: list[object], indent: int | str, size: int, between: str) -> None:
+    data = between.join(json.dumps(value, indent=indent) for value in values).encode()
+    assert is_pretty_printed(data)
+    assert not is_array(data)
+    made = b"".join(objects(iter(data[at : at + size] for at in range(0, len(data), size))))
+    assert [json.loads(line) for line in made.splitlines() if line] == values
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', '{"a": 1}\n{"b": 2}', '{"a": 1,\n{"b": 2}', "{", "\n{\n", "x"])
+def test_other_files_are_not_pretty_printed(text: str) -> None:
+    assert not is_pretty_printed(text.encode())
+
+
+def test_a_folder_of_pretty_printed_objects_is_read(tmp_path: Path) -> None:
+    rows = [{"id": f"d{n}", "text": f'a "text" {{ {n}\n'} for n in range(5)]
+    for row in rows:
+        write(tmp_path / "docs" / f"{row['id']}.json", json.dumps(row, indent=4))
+    found = documents_of(tmp_path / "docs", tmp_path / "run")
+    assert [(row["doc_id"], row["text"]) for row in found.rows] == [(row["id"], row["text"]) for row in rows]
+    assert found.rejects == []
+    several = write(tmp_path / "q.json", "\n".join(json.dumps({"text": text}, indent=2) for text in ("one", "two")))
+    assert [row["text"] for row in queries_of(several, tmp_path / "other").rows] == ["one", "two"]
