@@ -1,18 +1,21 @@
-"""The preset that follows the paper to the letter: its four sources, and what it says where its model is missing."""
+"""The preset that follows the paper: its four sources, its page, and what it says where its model is missing."""
 
+import re
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from darklode.flows.config import load_settings
 from darklode.flows.mine_logs import mine_logs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from helpers.commands import mine_without_prefect
-from helpers.runs import SAMPLE
+from helpers.runs import REPOSITORY, SAMPLE
 
+MINED = ("click", "relevance", "associate", "mining")
 SOURCES = {"click_one_hop", "click_multi_hop", "relevance_one_hop", "relevance_multi_hop"}
 FOUND = """
     WITH positives AS (SELECT DISTINCT tenant, query_id, positive_id FROM mined_pairs)
@@ -40,6 +43,20 @@ def test_all_four_sources_are_merged_and_lent_pairs_are_tested(tmp_path: Path) -
     assert found["pairs"] == found["keys"] > found["positives"], "a pair is there once for each of its sources"
     assert found["contradicted"] == 0
     assert "click_multi_hop" in found["tested"]
+
+
+def test_the_page_has_all_that_the_preset_sets_and_what_differs() -> None:
+    page = (REPOSITORY / "docs" / "mining.md").read_text(encoding="utf-8")
+    section = page.split("## ScalingNote's training data\n")[1].split("\n## ")[0]
+    table, differences = section.split("### What still differs from the paper\n")
+    preset = yaml.safe_load((REPOSITORY / "flows" / "presets" / "scalingnote.yaml").read_text(encoding="utf-8"))
+    named = {f"{part}.{name}" for part, values in preset.items() for name in values if part in MINED}
+    assert named == set(re.findall(r"`((?:click|relevance|associate|mining)\.\w+)`", table)) - {
+        "relevance.top_k",
+        "relevance.top_t",
+    }
+    for difference in ("lender's", "without a negative", "ranker's positive", "9:1"):
+        assert difference in differences
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_is_read(

@@ -78,6 +78,18 @@ def brief(rows: Rows) -> list[tuple[Any, ...]]:
     return [(row["positive_id"], row["negative_id"], row["source"]) for row in rows]
 
 
+def test_what_differs_from_the_paper_is_as_docs_mining_says(connection: duckdb.DuckDBPyConnection) -> None:
+    """Two lenders of a positive make one pair, the better match's; pairs without a negative stay."""
+    lent = [lends("q", "l", score=0.5), lends("q", "m", score=0.9)]
+    evidence = [*shown("l", "a", "b"), *shown("m", "a", "c"), *shown("q", "d", "e")]
+    rows = pairs(connection, lent, evidence, [ranked("q", "e"), ranked("m", "f", "d")], merge="all")
+    assert brief(rows) == [
+        ("a", "c", "click_multi_hop"),
+        ("d", None, "click_one_hop"),  # e was skipped, and is the ranker's positive
+        ("e", None, "relevance_one_hop"),
+    ]
+
+
 def test_a_pair_is_lent_on_the_day_on_which_both_are_known(connection: duckdb.DuckDBPyConnection) -> None:
     (row,) = pairs(connection, [lends("q", "l", day=1)], shown("l", "a", "b"))
     assert row == {
