@@ -21,6 +21,8 @@ FITTED = {"threshold": "fitted", "human": "labels.csv"}
         ({"threshold": "fitted"}, "threshold fitted needs judge.human"),
         (FITTED | {"panel": [LLM]}, "threshold fitted needs judge.vote mean"),
         (LLM | {"spending_limit": 1}, "spending_limit needs a price"),
+        (LLM | {"token_limit": 9, "parameters": {"max_tokens": None}}, "replies of a limited length"),
+        (LLM | {"token_limit": 9, "parameters": {"max_tokens": "many"}}, "replies of a limited length"),
     ],
 )
 def test_judges_that_contradict_themselves_are_refused(given: dict[str, Any], message: str) -> None:
@@ -34,6 +36,8 @@ def test_judges_that_contradict_themselves_are_refused(given: dict[str, Any], me
         {"weights": [0, 1], "panel": [LLM]},
         FITTED | {"panel": [LLM], "vote": "mean"},
         LLM | {"spending_limit": 1, "prompt_price_per_million": 0.1},
+        LLM | {"token_limit": 9, "parameters": {"max_tokens": None, "max_completion_tokens": 50}},
+        LLM | {"parameters": {"max_tokens": None}},
     ],
 )
 def test_what_just_agrees_is_taken(given: dict[str, Any]) -> None:

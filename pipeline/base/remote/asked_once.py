@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +16,14 @@ import pyarrow as pa
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.chat import chat_call, incomplete
+from darklode.pipeline.base.remote.chat import chat_call, incomplete, max_tokens
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.faults import Refused
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 
 ATTEMPTS = 4
+MAX_TOKENS = 2048
+"""Of a reply, where the request does not say: room to think, and what a call under way may cost at most."""
 KEEP_SECONDS = 0.5
 """A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
 
@@ -82,7 +85,8 @@ class AskedOnce:
     Attributes:
         client: of the server.
         store: where replies are kept.
-        request: what is sent with every call besides the messages: the model, and how it decodes.
+        request: what is sent with every call besides the messages: the model, and how it decodes; null leaves out, and
+            takes out `max_tokens`, which is `MAX_TOKENS` unless it or `max_completion_tokens` is given.
     """
 
     client: Client
@@ -130,6 +134,11 @@ class AskedOnce:
                 for one in some:
                     yield one
 
+    @cached_property
+    def _request(self) -> dict[str, Any]:
+        default = {} if "max_completion_tokens" in self.request else {"max_tokens": MAX_TOKENS}
+        return {name: value for name, value in {**default, **self.request}.items() if value is not None}
+
     async def _reply(self, question: Question, lane: Lane) -> dict[str, str | None]:
         """A row of the store."""
         (key,), said, error = self.store.kind.key, None, ""
@@ -137,8 +146,9 @@ class AskedOnce:
         for attempt in range(ATTEMPTS):
             counters.asked_again += attempt > 0
             messages = question.messages(said)
-            estimate = Usage(sum(estimate_tokens(message["content"]) for message in messages), 0)
-            body = json.dumps({**self.request, "messages": messages}).encode()
+            prompt = sum(estimate_tokens(message["content"]) for message in messages)
+            estimate = Usage(prompt, max_tokens(self._request))
+            body = json.dumps({**self._request, "messages": messages}).encode()
             try:
                 completion = await lane.call(chat_call(body, estimate, question.name))
                 choice = completion["choices"][0]

@@ -89,6 +89,12 @@ def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(choices, key=lambda choice: choice.get("index") or 0)
 
 
+def max_tokens(request: Mapping[str, Any]) -> int:
+    """The most tokens of a request's reply; 0 where it sets no limit."""
+    found = request.get("max_tokens") or request.get("max_completion_tokens")
+    return found if type(found) is int else 0
+
+
 def chat_call(
     body: bytes, estimate: Usage, name: str, tries: Mapping[type[Passing], int] | None = None
 ) -> Call[Completion]:

@@ -189,9 +189,9 @@ class Session:
                 if failures[type(failure)] == call.tries.get(type(failure)):
                     raise Refused(failure.reason, failure=failure) from None
                 since = since or time.monotonic()
-                self._check(since, slot.replica, failure, call)
+                seconds_left = self._check(since, slot.replica, failure, call)
                 self._client.counters.retries += 1
-                await self.replicas.pause(backoff(tries, failure))
+                await self.replicas.pause(min(backoff(tries, failure), seconds_left))
             tries, slot = tries + 1, None
 
     async def look(self, path: str) -> list[Response | None]:
@@ -264,16 +264,23 @@ class Session:
         finally:
             budget.settle(call.estimate, used)
 
-    def _check(self, since: float, replica: Replica, failure: Passing, call: Call[Reply]) -> None:
+    def _check(self, since: float, replica: Replica, failure: Passing, call: Call[Reply]) -> float:
+        """Seconds until a call that has failed since then is given up.
+
+        Raises:
+            DarklodeError: none are left.
+        """
         given = self._client.endpoint
         seconds = min(given.give_up_after, failure.patience)
-        if time.monotonic() - since >= seconds:
+        seconds_left = since + seconds - time.monotonic()
+        if seconds_left <= 0:
             setting = f" ({given.section}.give_up_after)" if seconds == given.give_up_after else ""
             raise DarklodeError(
                 f"{given.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
                 f"{seconds:g} s{setting}, while others may have been answered. What was answered is kept: run again to "
                 "go on from there"
             )
+        return seconds_left
 
 
 class Lane:

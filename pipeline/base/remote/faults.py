@@ -140,8 +140,9 @@ def fault_of_response(response: Response, key: str, key_env: str, section: str) 
         return MissingPart(f"answered {status} for want of credit: top it up, or use another key. It said: {said}")
     if status in _PASSING:
         kind = ServerError if status in {500, 501} else Passing
-        wait = seconds_of(response.retry_after)
-        return kind(f"answered {status}", status=status, retry_after=wait or 0.0, overload=status in {429, 503})
+        wait = seconds_of(response.retry_after) or 0.0
+        asked = f" and asked to wait (Retry-After: {sound(response.retry_after or '')[:40]})" if wait > 1 else ""
+        return kind(f"answered {status}{asked}", status=status, retry_after=wait, overload=status in {429, 503})
     if status in _REFUSED:
         return Refused(f"status {status}: {said}", too_long=status == 413 or bool(_LENGTH.search(said)))
     return _end(response, said, key_env, section)

@@ -73,6 +73,19 @@ class LlmSettings(ChatServer, LedgerKind):
             raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
         return self
 
+    @model_validator(mode="after")
+    def _limits_what_replies_may_take(self) -> Self:
+        if self.spending_limit is None and self.token_limit is None:
+            return self
+        sent = {"max_tokens": 1} | self.parameters
+        caps = [sent.get(name) for name in ("max_tokens", "max_completion_tokens") if sent.get(name) is not None]
+        if not caps or not all(type(cap) is int and cap > 0 for cap in caps):
+            raise ValueError(
+                "a limit needs replies of a limited length: parameters.max_tokens or max_completion_tokens must be "
+                "a number from 1"
+            )
+        return self
+
     def source(self, cache_settings: CacheSettings) -> LlmJudge:
         """See `LedgerKind`."""
         from darklode.pipeline.judge.llm.judge import LlmJudge

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.chat import max_tokens
 from darklode.pipeline.base.remote.faults import sound
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
@@ -223,15 +224,23 @@ class RequestTemplate:
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
         """The same after a reply that could not be read: a model that is asked alike answers alike."""
-        echo = self.prompt.quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
-        turns = [("user", user), ("assistant", echo), ("user", self.prompt.head.again)]
+        turns = [("user", user), ("assistant", self._echo(raw_reply)), ("user", self.prompt.head.again)]
         messages = [self._system, *({"role": role, "content": content} for role, content in turns)]
         return json.dumps(self._request | {"messages": messages}).encode()
 
     def estimate(self, user: str) -> Usage:
         """Tokens of prompt and completion that a call may take at most, guessed high."""
-        most = self._request.get("max_tokens") or self._request.get("max_completion_tokens") or 0
-        return Usage(self._system_tokens + estimate_tokens(user), int(most))
+        return Usage(self._system_tokens + estimate_tokens(user), max_tokens(self._request))
+
+    def estimate_again(self, user: str, raw_reply: str | None) -> Usage:
+        """The same of a call of `body_again`."""
+        first = self.estimate(user)
+        turns = estimate_tokens(self._echo(raw_reply)) + estimate_tokens(self.prompt.head.again)
+        return Usage(first.prompt + turns, first.completion)
+
+    def _echo(self, raw_reply: str | None) -> str:
+        """A reply that could not be read, as the model is shown it."""
+        return self.prompt.quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
 
     @cached_property
     def _system(self) -> Message:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.remote.budget import Counters, SpendingBook
+from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -249,16 +249,18 @@ class Cases:
             DarklodeError, Stopped: see `Session.call`; or pair after pair is refused.
         """
         case = self._case(row)
-        body, earlier = self._template.body(case.user), None
+        body, estimate, earlier = self._template.body(case.user), self._template.estimate(case.user), None
         for attempt in range(self._settings.attempts):
             self._counters.asked_again += attempt > 0
-            reading = await self._reply(case, body, lane)
+            reading = await self._reply(case, body, estimate, lane)
             if earlier:
                 reading.add_usage(earlier)
             earlier = reading
             if reading.readable or reading.refused:
                 break
-            body = self._template.body_again(case.user, reading.said.get("raw_reply"))
+            raw_reply = reading.said.get("raw_reply")
+            body = self._template.body_again(case.user, raw_reply)
+            estimate = self._template.estimate_again(case.user, raw_reply)
         reading.said["truncated"] = case.truncated
         self._counters.answer(null=not reading.readable, truncated=case.truncated)
         return row, reading
@@ -269,23 +271,24 @@ class Cases:
         user, cut = self._template.shown(pair, self._settings.max_chunk_tokens)
         return Case(pair, f"{query_id} and {chunk_id}", user, cut)
 
-    async def _reply(self, case: Case, body: bytes, lane: Lane) -> Reading:
+    async def _reply(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> Reading:
         """One reply; a pair that the server finds too long is cut to half, once."""
         try:
-            return await self._answered(case, body, lane)
+            return await self._answered(case, body, estimate, lane)
         except Refused as error:
             if not error.too_long:
                 return self._refused(case, error)
         tokens = min(estimate_tokens(case.pair.chunk), self._settings.max_chunk_tokens)
         case.user, case.truncated = self._template.shown(case.pair, max(1, tokens // 2))[0], True
         try:
-            return await self._answered(case, self._template.body(case.user), lane)
+            body, estimate = self._template.body(case.user), self._template.estimate(case.user)
+            return await self._answered(case, body, estimate, lane)
         except Refused as error:
             return self._refused(case, error)
 
-    async def _answered(self, case: Case, body: bytes, lane: Lane) -> Reading:
+    async def _answered(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> Reading:
         tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
-        completion = await lane.call(chat_call(body, self._template.estimate(case.user), case.name, tries))
+        completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template)
         self._counters.cached_tokens += reading.said.get("cached_tokens") or 0

@@ -1,16 +1,17 @@
 """Questions whose replies are kept, against a server on a real socket."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import asked_once
-from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.asked_once import MAX_TOKENS, AskedOnce, Question, Unreadable, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from helpers.fake_chat import FakeChat
@@ -80,6 +81,39 @@ def test_what_is_kept_on_the_way_is_told_and_stays(tmp_path: Path, monkeypatch: 
         asking(server, tmp_path).ask("who", questions(), told.append)
     assert kept(tmp_path) == dict.fromkeys(KEYS, "yes")
     assert told == [1, 2, 3, 4, 5]
+
+
+@dataclass
+class SaysAtLength(Says):
+    """Takes as many tokens as it may."""
+
+    def completion(self, body: dict[str, Any], pair: str, *, wrong: bool = False) -> dict[str, Any]:
+        usage = {"prompt_tokens": 10, "completion_tokens": body.get("max_tokens") or body["max_completion_tokens"]}
+        return super().completion(body, pair, wrong=wrong) | {"usage": usage}
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"max_tokens": 500}, {"max_completion_tokens": 500}, {"max_tokens": None, "max_completion_tokens": 9}]
+)
+@pytest.mark.parametrize("affordable", [0, 1, 5])
+def test_calls_under_way_never_exceed_a_limit(given: dict[str, Any], affordable: int, tmp_path: Path) -> None:
+    keys = [f"{number:032x}" for number in range(40)]
+    most = given.get("max_tokens") or given.get("max_completion_tokens") or MAX_TOKENS
+    limit = affordable * most + most / 2
+    with SaysAtLength(latency=0.05) as server:
+        endpoint = Endpoint(
+            section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", key_env="",
+            max_in_flight=32, timeout=5, give_up_after=5, completion_price=1e6, spending_limit=limit,
+        )  # fmt: skip
+        client = Client(endpoint)
+        one = AskedOnce(client, KeyedStore(str(tmp_path), KIND), {"model": "fake", **given})
+        with pytest.raises(LimitReached, match="spending_limit"):
+            one.ask("who", [replace(questions()[0], key=key) for key in keys])
+        sent = {name: value for name, value in ({"max_tokens": MAX_TOKENS} | given).items() if value is not None}
+        if "max_completion_tokens" in given:
+            sent.pop("max_tokens", None)
+        assert all({name: body.get(name) for name in sent} == sent for body in server.bodies)
+    assert (client.counters.calls, client.counters.cost) == (affordable, affordable * most)
 
 
 def test_it_goes_on_over_faults(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.errors import ArtifactError, MissingPart
+from darklode.pipeline.base.errors import ArtifactError, DarklodeError, MissingPart
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.remote.budget import SpendingBook, Usage
 from darklode.pipeline.base.remote.chat import chat_call
@@ -120,3 +122,23 @@ def test_spending_is_entered_while_calls_go_on_though_its_place_fails_once(
                 return book.total()[0]
 
     assert any(asyncio.run(entered()))
+
+
+@pytest.mark.parametrize("wait", ["86400", "Fri, 31 Dec 2099 23:59:59 GMT"])
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_server_that_asks_for_a_long_wait_is_given_up_in_time(wait: str, busy: bool) -> None:
+    """Where others are answered meanwhile, too."""
+    script = None if busy else (lambda _one: "429 retry-after")
+    refuse = (lambda one: "429 retry-after" if one.pair == "turned away" else None) if busy else script
+
+    async def go() -> None:
+        with FakeChat(script=refuse, retry_after=wait) as server:
+            endpoint = replace(client_of(server).endpoint, give_up_after=0.6)
+            async with Client(endpoint).session() as session:
+                async for _ in session.results([["turned away", "other"]], work):
+                    pass
+
+    began = time.monotonic()
+    with pytest.raises(DarklodeError, match=rf"asked to wait \(Retry-After: {wait}\).*0\.6 s \(judge.give_up_after\)"):
+        asyncio.run(go())
+    assert 0.5 < time.monotonic() - began < 20
