@@ -16,6 +16,28 @@ _STATEMENT = (
     r"|SELECT\b.*\bFROM\b|INSERT\s+INTO\b|UPDATE\s+\w+\s+SET\b"
 )
 
+_NAME = r"[\pL_$][\w$]*"
+_PATH = rf"{_NAME}(?:(?:\.|::|->){_NAME}|\[[^\]]*\])*"
+_TYPES = "const let var final int str string String float double bool boolean auto char long".split()
+_KEYWORDS = [*_TYPES, *"return await raise new yield if elif else for in while with except as lambda".split()]
+_ARGUMENT = r"=|[\"'\[{]|\w\(|\)\s*\.\s*\w+\("
+
+ONE_LINE = (
+    # name = value, spaces around the sign; `num_cpus=4` may be the name of a setting that somebody looks for
+    rf"^\s*(?:(?:{'|'.join(_TYPES)})\s+)?{_PATH}(?:\s*,\s*{_PATH})*(?:\s*:\s*[\w.\[\], |]+)?\s+[-+*/|&%]?=\s+"
+    r"(?:-?[\w.]+\s*;?\s*|[^?]*[(\[{\"'][^?]*)$"
+    # a call with a keyword, a literal, a nested or a further call; `df.groupby()` may be a name, too
+    rf"|^\s*(?:(?:await|return|raise|yield|new|>>>)\s+|@)?{_PATH}\([^?]*(?:{_ARGUMENT})[^?]*[)\]}}]\s*[;:,{{]?\s*$"
+    r"|^[^?]*[(=\[][^?]*;\s*$"
+    r"|^\s*(?:if|elif|for|while|with|except)\b[^?]*[(_=\[][^?]*:\s*$"
+    r"|^\s*[\"'][\w.-]+[\"']\s*:\s*[^?]*$"
+)
+"""Code on one line: an assignment, a call, a statement with a semicolon, the head of a block, a key with its value."""
+
+QUOTED_OR_KEYWORD = rf"\"[^\"]*\"|'[^']*'|\b(?:{'|'.join(_KEYWORDS)})\b"
+PROSE = r"[\pL]{2,}\s+[\pL]{2,}"
+"""Two words side by side: outside of strings and keywords a line of code has none."""
+
 # RE2 patterns, tried in this order; the first that matches names the reason.
 PATTERNS = {
     "empty": r"^\s*$",
@@ -75,9 +97,16 @@ def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
 
 def _is(reason: str, text: pa.StringArray) -> pa.BooleanArray:
     could = pc.match_substring_regex(text, PATTERNS[reason])
+    if reason == "code":
+        could = pc.or_(could, _is_one_line(text))
     if reason not in ASKABLE or not could.true_count:
         return could
     return pc.replace_with_mask(could, could, pc.invert(_asks(reason, text.filter(could))))
+
+
+def _is_one_line(text: pa.StringArray) -> pa.BooleanArray:
+    prose = pc.match_substring_regex(pc.replace_substring_regex(text, QUOTED_OR_KEYWORD, ";"), PROSE)
+    return pc.and_not(pc.match_substring_regex(text, ONE_LINE), prose)
 
 
 def _asks(reason: str, text: pa.StringArray) -> pa.BooleanArray:

@@ -1,10 +1,15 @@
 """What is no query is named, and a row that asks something stays."""
 
+import json
+
+import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.prepare.noise import PATTERNS
+from darklode.pipeline.prepare.noise import PATTERNS, drop_noise
+from darklode.schemas.settings import CleanSettings
 from helpers.cleaning import cleaned, reasons, texts_of
+from helpers.runs import SHARED
 
 NOISE = [
     ("test test", "test string"),
@@ -16,6 +21,16 @@ NOISE = [
     ("from ray import serve", "code"),
     ("SELECT name FROM users WHERE id = ?", "code"),
     ("curl -X POST https://api.example.com/v1/events -d '{}'", "code"),
+    ("algo = ( PPOConfig() .rollouts(num_rollout_workers=1) .build() )", "code"),
+    ("x = 1", "code"),
+    ("const total = await count(orders);", "code"),
+    ("ray.init(num_cpus=4)", "code"),
+    ("tune.run(trainable, config={'lr': 0.1})", "code"),
+    ('print("every order has been sent")', "code"),
+    ("@ray.remote(num_gpus=1)", "code"),
+    ("ray.get(f.remote())", "code"),
+    ("if isinstance(value, str):", "code"),
+    ('"number_of_shards": 3,', "code"),
     ("kubectl -n pelagia get pods\nNAME   READY", "code"),
     ('Traceback (most recent call last):\n  File "a.py", line 3, in <module>', "stack trace"),
     ("Traceback (most recent call last):\n  File \"a.py\", line 3\nNameError: Did you mean: 'food'?", "stack trace"),
@@ -48,6 +63,22 @@ QUERIES = [
     "How can I fix the following error:",
     "cluster fails to start with this error: out of memory",
     "install error:",
+    "x = 1 does not work",
+    "how do I set x = 1",
+    "what does x = 1 mean?",
+    "max_depth=3 overfitting",
+    "num_gpus=1",
+    "log4j2.formatMsgNoLookups=true",
+    "discovery.type=single-node error",
+    "width = 36 in",
+    "df.groupby()",
+    "Array.prototype.map()",
+    "model.fit(X, y)",
+    "std::vector<int>",
+    "Mustang (2015)",
+    "iphone 12(64gb)",
+    "O(n log n)",
+    "ray.init(num_cpus=4) hangs on windows",
 ]
 
 
@@ -66,3 +97,17 @@ def test_queries_are_not_noise(run: Run, text: str) -> None:
 
 def test_every_pattern_has_a_case() -> None:
     assert set(PATTERNS) == {reason for _, reason in NOISE}
+
+
+COLLECTIONS = "cisi cranfield homedepot insuranceqa stackfaq trec-dl-2019 vaswani".split()
+
+
+@pytest.mark.skipif(not (SHARED / "collections").is_dir(), reason="the collections are not here")
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_no_real_query_is_taken_for_code(name: str) -> None:
+    with (SHARED / "collections" / name / "queries.jsonl").open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    ids = [str(number) for number in range(len(texts))]
+    queries = pa.table({"tenant": ["default"] * len(texts), "query_id": ids, "text": texts})
+    reasons = drop_noise(queries, CleanSettings()).reasons.to_pylist()
+    assert [text for text, reason in zip(texts, reasons, strict=True) if reason == "code"] == []
