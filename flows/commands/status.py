@@ -13,6 +13,7 @@ from darklode.flows.reporting import summary
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.report import statistics
+from darklode.pipeline.report.caveats import missing_probabilities
 
 app = application()
 
@@ -34,6 +35,19 @@ def status(
         answer.fact("run", of.store.url)
         answer.rows("stages", outlook(of), COLUMNS, of.store.url)
         _show_days(of, answer)
+        _show_missing_probabilities(of, answer)
+
+
+def _show_missing_probabilities(run: Run, answer: Answer) -> None:
+    """Say how many labels have no probability, and why."""
+    if "verdicts" not in run.parts():
+        return
+    try:
+        said = missing_probabilities(run.tables("verdicts"))
+    except ArtifactError:  # the stage's own row says what is wrong with it
+        return
+    if said:
+        answer.say(said, warning=True)
 
 
 def _show_days(run: Run, answer: Answer) -> None:

@@ -114,6 +114,12 @@ class LlmJudge(StreamingJudge):
         name = self._glance()
         known = self._kept(name) if name is not None else self._only_kept()
         if known:
+            if not known.form.logprobs:
+                self._say(
+                    f"labels of {known.judge_id} have no probability: its verdicts are kept as they were asked for "
+                    "first, without log-probabilities. To judge anew, with them where the server gives any, set "
+                    "another judge.revision"
+                )
             return known
         if name and (unnamed := self._kept("")):
             self._say(

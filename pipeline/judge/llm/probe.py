@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.base.remote.faults import Refused, ServerError
@@ -22,6 +23,9 @@ _ELSEWHERE = "Describe the sea in one sentence."
 
 _TRIES = 3
 """Replies that may slip before the server counts as one that does not obey."""
+
+_ROOMS = (4096, 1024)
+"""Tokens for a reply that was cut off: a model that thinks needs them, and no form may be left out for want of them."""
 
 _FAILURES = 5
 """So often a form must fail, and a plain call right after it succeed, before the form is to blame."""
@@ -47,9 +51,11 @@ async def probe(
     said, name = "", await _identified(settings, prompt, session)
     for form in forms(settings):
         template = RequestTemplate(settings, prompt, form, name)
-        found = await Trial(template, session).result()
+        trial = Trial(template, session)
+        found = await trial.result()
         if isinstance(found, Reading):
-            for line in (found.other_model, _cost_of_thoughts(settings, found) if found.thought else ""):
+            thoughts = _cost_of_thoughts(settings, found) if found.thought else ""
+            for line in (found.other_model, thoughts, trial.cut_off(found), _without(form, settings, said)):
                 if line:
                     say(line)
             return template
@@ -68,6 +74,13 @@ async def _identified(settings: LlmSettings, prompt: Prompt, session: Session) -
             return found
         await Trial(RequestTemplate(settings, prompt, Form("text", logprobs=False)), session).plain()
     return ""
+
+
+def _without(form: Form, settings: LlmSettings, said: str) -> str:
+    """That there will be no probabilities, and why; empty where there will be."""
+    if form.logprobs:
+        return ""
+    return f"labels of {settings.model} will have no probability: with log-probabilities asked for, {said}"
 
 
 def forms(settings: LlmSettings) -> Iterator[Form]:
@@ -92,6 +105,7 @@ class Trial:
 
     def __init__(self, template: RequestTemplate, session: Session) -> None:
         self._template, self._session = template, session
+        self._cut_off = False
 
     async def result(self) -> Reading | str:
         """The model's answer to an example, or how the server does not obey.
@@ -109,6 +123,27 @@ class Trial:
                 if not error.failure:
                     break
         return said
+
+    def cut_off(self, answer: Reading) -> str:
+        """What to say if the example's answer was cut off where it had no more room than a pair's; empty if it was not.
+
+        Raises:
+            DarklodeError: nobody chose that room, so that every reply would be cut off.
+        """
+        if not self._cut_off:
+            return ""
+        settings, most = self._template.settings, self._template.estimate("").completion
+        took = answer.said.get("completion_tokens")
+        said = (
+            f"{settings.model} thinks before it answers, and its first answer was cut off at max_tokens {most}: with "
+            f"more room it took {'an unknown number of' if took is None else f'{took:,}'} tokens"
+        )
+        if not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
+            raise DarklodeError(
+                f"{said}. Give it more, such as judge.parameters={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
+                "such as judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+            )
+        return f"{said}. Replies that need more become null: raise judge.parameters.max_tokens"
 
     async def _examined(self) -> Reading | str:
         """The same; before the example comes a task whose answer shows a server that does not obey."""
@@ -131,7 +166,7 @@ class Trial:
         body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
         content = json.dumps(body).encode()
         for _ in range(_TRIES):
-            reading = await self._read(content, _ELSEWHERE)
+            reading, _ = await self._read_cut(content, _ELSEWHERE)
             if reading.readable:
                 break
         return reading
@@ -141,16 +176,33 @@ class Trial:
         user, _ = self._template.shown(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
         body = self._template.body(user)
         for _ in range(_TRIES):
-            reading = await self._read(body, user)
+            reading, self._cut_off = await self._read_cut(body, user)
             if not self._why_not(reading, whole=True):
                 break
             if not reading.readable:
                 body = self._template.body_again(user, reading.said.get("raw_reply"))
         return reading
 
-    async def _read(self, body: bytes, user: str) -> Reading:
+    async def _read_cut(self, body: bytes, user: str) -> tuple[Reading, bool]:
+        """One reply, with more room if it was cut off, and whether it was."""
+        reading = await self._read(body, self._template.estimate(user))
+        if not reading.cut_off:
+            return reading, False
+        for room in _ROOMS:
+            asked = json.loads(body)
+            name = "max_completion_tokens" if "max_completion_tokens" in asked else "max_tokens"
+            more = max(room, int(asked.get(name) or 0))
+            content = json.dumps(asked | {name: more}).encode()
+            try:
+                roomy = await self._read(content, Usage(self._template.estimate(user).prompt, more))
+            except Refused:  # a short context has no such room
+                continue
+            return roomy, True
+        return reading, True
+
+    async def _read(self, body: bytes, estimate: Usage) -> Reading:
         """One reply. Errors that may be the server's way to say that it does not know a parameter refuse it."""
-        call = chat_call(body, self._template.estimate(user), "a first try", {ServerError: 1})
+        call = chat_call(body, estimate, "a first try", {ServerError: 1})
         return read(await self._session.call(call), self._template)
 
     async def plain(self) -> None:

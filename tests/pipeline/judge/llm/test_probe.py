@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client, replicas
 from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.llm.logprobs import NOT_GIVEN
 from helpers.fake_chat import FakeChat, Request, at_random
 
 OBEYED = "choice+logprobs"
@@ -129,3 +133,72 @@ def test_of_a_model_that_does_not_think_nothing_is_said() -> None:
     with FakeChat() as server:
         form_of(server, said)
     assert said == []
+
+
+@dataclass
+class Thinker(FakeChat):
+    """Thinks before it answers, as a server with a reasoning parser tells it; a reply without room for it is cut off.
+
+    Attributes:
+        thoughts: tokens of each answer's thoughts, one after another.
+        context: most tokens that may be asked for.
+    """
+
+    thoughts: tuple[int, ...] = (900,)
+    context: int = 1 << 20
+    answers: int = 0
+
+    def completion(self, body: dict[str, Any], pair: str, *, wrong: bool = False) -> dict[str, Any]:
+        said = super().completion(body, pair, wrong=wrong)
+        (choice,), tokens = said["choices"], self.thoughts[self.answers % len(self.thoughts)] + 1
+        self.answers += 1
+        choice["message"]["reasoning_content"] = "Hm. " * 9
+        if tokens > body["max_tokens"]:
+            choice |= {"finish_reason": "length", "message": {"content": None, "reasoning_content": "Hm."}}
+            choice.pop("logprobs", None)
+        said["usage"]["completion_tokens"] = min(tokens, body["max_tokens"])
+        return said
+
+    def _refusal(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if body["max_tokens"] > self.context:
+            return 400, {"error": {"message": "max_tokens is too large: the context length is short"}}
+        return super()._refusal(body)
+
+
+@pytest.mark.parametrize("thoughts", [(350,), (350, 50, 350, 350, 350, 350, 50, 50, 50)])
+@pytest.mark.parametrize("context", [1 << 20, 2000])
+def test_a_model_that_thinks_longer_than_it_may_loses_no_probabilities(thoughts: tuple[int, ...], context: int) -> None:
+    said: list[str] = []
+    with Thinker(thoughts=thoughts, context=context) as server:
+        assert form_of(server, said, parameters={"max_tokens": 300}) == OBEYED
+    assert any("cut off at max_tokens 300: with more room it took 351 tokens" in line for line in said) or thoughts[1:]
+
+
+def test_a_model_that_thinks_is_not_asked_without_room_that_somebody_chose() -> None:
+    with (
+        Thinker() as server,
+        pytest.raises(DarklodeError, match=r"cut off at max_tokens 32: with more room it took 901 .*max_tokens: 4096"),
+    ):
+        form_of(server)
+
+
+def test_that_probabilities_will_be_missing_is_said_with_the_reason() -> None:
+    said: list[str] = []
+    with FakeChat(knows=frozenset({"choice"})) as server:
+        assert form_of(server, said) == "choice"
+    (line,) = said
+    assert line.startswith("labels of fake will have no probability: with log-probabilities asked for, it answered")
+    assert NOT_GIVEN in line
+
+
+def test_a_kept_form_without_log_probabilities_is_said(tmp_path: Path) -> None:
+    with FakeChat(knows=frozenset({"choice"})) as server:
+        settings = LlmSettings(model="fake", base_url=(server.url,))
+        judge_id = LlmJudge(settings, root=str(tmp_path)).judge_id
+    Ledger(str(tmp_path)).parts.register(judge_id)
+    said: list[str] = []
+    with FakeChat() as server:
+        again = LlmJudge(settings.model_copy(update={"base_url": (server.url,)}), said.append, str(tmp_path))
+        assert again.judge_id == judge_id
+    (line,) = said
+    assert "have no probability: its verdicts are kept as they were asked for first, without log-probabilities" in line
