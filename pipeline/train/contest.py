@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
-COMPARED = Stage("adapt_compare", 3, READS, (COMPARISON_LISTS.name,))
+COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
 
 
 def compare(

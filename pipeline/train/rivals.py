@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.cloze import inverse_cloze
 from darklode.pipeline.train.headroom import by_value
-from darklode.pipeline.train.task import Questions, Task
+from darklode.pipeline.train.task import Labels, Questions, Task
 from darklode.pipeline.train.vectors import Base, Frozen, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -101,8 +102,38 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
 
 
 def shuffled(task: Task, seed: int) -> Task:
-    """The same positives, each at some other query: what is learned from them cannot be what the labels say."""
-    return task.taught(task.pair_query, np.random.default_rng([seed, 2]).permutation(task.pair_position))
+    """The same positives at other queries, none at one that it is a positive of: the labels say nothing any more.
+
+    A pair for which there is no such place is left out.
+
+    Raises:
+        ArtifactError: there is none for any pair.
+    """
+    position = deranged(task.pair_query, task.pair_position, task.known, np.random.default_rng([seed, 2]))
+    kept = ~task.known.have(task.pair_query, position)
+    if not kept.any():
+        raise ArtifactError("labels cannot be shuffled: each text is a positive of every query; label more queries")
+    return task.taught(task.pair_query[kept], position[kept])
+
+
+def deranged(query: Ints, position: Ints, known: Labels, random: np.random.Generator) -> Ints:
+    """Positions in a random order in which no query has one of its own, but where no exchange of two can achieve that.
+
+    Args:
+        query: of each pair.
+        position: likewise.
+        known: all positives of the queries.
+        random: draws the order.
+    """
+    found = random.permutation(position)
+    for pair in np.flatnonzero(known.have(query, found)).tolist():
+        if known.have(query[pair], found[pair]):
+            spoiled = known.have(query, found[pair]) & ~known.have(query, found)
+            own = known.have(query[pair], found) | spoiled
+            if len(others := np.flatnonzero(~own)):
+                other = random.choice(others)
+                found[pair], found[other] = found[other], found[pair]
+    return found
 
 
 class Words:

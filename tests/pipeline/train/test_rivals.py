@@ -1,11 +1,14 @@
 """Controls: what they are taught, and lists that nobody trains."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.train.rivals import Words, bounds, rivals, shuffled
-from darklode.pipeline.train.task import Questions, Task
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.rivals import Words, bounds, deranged, rivals, shuffled
+from darklode.pipeline.train.task import Labels, Questions, Task
 from helpers.adapted import SIDES
 
 from .conftest import QUICK, Adapted
@@ -39,12 +42,39 @@ def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_a
     found = shuffled(task, 3)
     assert sorted(found.pair_position) == sorted(task.pair_position)
     assert (found.pair_query == task.pair_query).all()
-    assert (found.pair_position == task.pair_position).mean() < 0.3
+    assert not task.known.have(found.pair_query, found.pair_position).any()
     assert (found.pair_position == shuffled(task, 3).pair_position).all()
     assert (found.pair_position != shuffled(task, 4).pair_position).any()
     assert found.known.have(found.pair_query, found.pair_position).all()
     assert not found.known.have(task.pair_query, task.pair_position).all()
     assert (len(found.refused.keys), found.siblings, found.said) == (0, None, None), "a judge's word is a label, too"
+
+
+def test_no_shuffled_label_is_a_true_one_however_few_there_are() -> None:
+    for n in (2, 3, 4, 5, 8, 40):
+        pairs = np.arange(n)
+        for seed in range(40):
+            known = Labels.of(pairs, pairs, n)
+            found = deranged(pairs, pairs, known, np.random.default_rng(seed))
+            assert sorted(found) == pairs.tolist()
+            assert not known.have(pairs, found).any()
+    query, position = np.array([0, 0, 1, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 3, 4, 5])
+    known = Labels.of(query, position, 6)
+    found = [deranged(query, position, known, np.random.default_rng(seed)) for seed in range(40)]
+    assert not any(known.have(query, one).any() for one in found)
+    assert len({tuple(one) for one in found}) > 20, "the order is drawn"
+
+
+def test_a_label_without_another_place_is_left_out_and_one_alone_is_refused(task: Task) -> None:
+    query = task.pair_query[:3]
+    alike = task.taught(query, np.array([1, 1, 2]))
+    alike = replace(alike, known=Labels.of(np.r_[query, query[:1]], np.array([1, 1, 2, 2]), len(task.frozen)))
+    for seed in range(20):
+        found = shuffled(alike, seed)
+        assert not alike.known.have(found.pair_query, found.pair_position).any()
+        assert len(found.pair_query) == 2
+    with pytest.raises(ArtifactError, match="labels cannot be shuffled"):
+        shuffled(task.taught(query[:1], np.array([1])), 0)
 
 
 def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:
