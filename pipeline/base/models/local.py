@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -16,6 +15,7 @@ from typing import Any
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import lacks_memory
+from darklode.pipeline.base.models.file_hashes import file_hash
 from darklode.pipeline.base.remote.endpoint import listens
 from darklode.schemas.pooling import LocalModel as Settings
 
@@ -24,14 +24,12 @@ PACKAGE = "package:"
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FILES = "files-"
-_SMALL = 16 * 2**20  # hashed whole; of larger files, samples spread evenly
-_SAMPLES = 64
-_SAMPLE_BYTES = 64 * 2**10
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WORKING_SHARE = 1.25
 """Memory for a batch's activations beside the weights; 32 texts of 500 characters stay well below a quarter."""
 _LOADED_AS = ("AutoModel", "AutoModelForSequenceClassification")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_SHAPING = ("*.json", "*.txt", "*.model", "adapter_model.bin", *_WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -215,26 +213,12 @@ def _tensors(file: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash over names and contents of all files that shape a vector, large ones sampled: same files, same model."""
-    patterns = ("*.json", "*.txt", "*.model", *_WEIGHTS)
-    files = sorted({file.relative_to(folder).as_posix() for pattern in patterns for file in folder.rglob(pattern)})
+    """Hash over names and whole contents of all files that shape a vector: same files, same model."""
+    files = sorted({file.relative_to(folder).as_posix() for pattern in _SHAPING for file in folder.rglob(pattern)})
     digest = sha256()
     for name in files:
-        digest.update(f"{name}\0{(folder / name).stat().st_size}\0".encode())
-        for block in _blocks(folder / name):
-            digest.update(block)
+        digest.update(f"{name}\0{file_hash(folder / name)}\0".encode())
     return digest.hexdigest()[:16]
-
-
-def _blocks(file: Path) -> Iterator[bytes]:
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        if size <= _SMALL:
-            yield stream.read()
-            return
-        for place in range(_SAMPLES):
-            stream.seek(place * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
-            yield stream.read(_SAMPLE_BYTES)
 
 
 def _json(file: Path) -> dict[str, Any]:

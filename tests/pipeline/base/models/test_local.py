@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,26 @@ def test_a_folder_is_its_own_revision_wherever_it_lies(tmp_path: Path) -> None:
     assert found.is_own
     assert found.revision == copy.revision
     assert versioned_name(model()).endswith(f"@{found.revision}")
+
+
+def test_any_changed_weight_is_another_model(tmp_path: Path) -> None:
+    folder = clone(tmp_path / "changed")
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    weights.unlink()
+    weights.write_bytes(data)
+    head = int.from_bytes(data[:8], "little")
+    tensors = [one["data_offsets"] for name, one in json.loads(data[8 : 8 + head]).items() if name != "__metadata__"]
+    places = [8 + head + sum(offsets) // 2 for offsets in tensors[::20]]
+    found = {(one := locate(model(str(folder)))) and one.revision}
+    for place in places:
+        for bit in (1, 0):  # change a number in the middle of the tensor, and change it back
+            with weights.open("r+b") as stream:
+                stream.seek(place)
+                stream.write(bytes([data[place] ^ bit]))
+            if bit:
+                found.add((one := locate(model(str(folder)))) and one.revision)
+    assert len(found - {None}) == 1 + len(places)
 
 
 def test_what_a_configuration_declares_is_read(tmp_path: Path) -> None:
