@@ -80,6 +80,8 @@ def adapt_encoder(
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         judges = judges_of(base, made)
         for step in steps(base, chosen, judges):
+            if step.stage is TRAIN and not step.plan(run).stands:
+                _check_saving(run, base)
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
@@ -89,6 +91,14 @@ def adapt_encoder(
                     return told
         hand_over(run, base, chosen, list(runs))
     return demand_lift(run)
+
+
+def _check_saving(run: Run, base: Base) -> None:
+    """What cannot be handed over is not trained."""
+    from darklode.pipeline.train.folder import demand_reproducible
+
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    demand_reproducible(base, base.encoder, run.tables("adaptation_queries"))
 
 
 def judges_of(base: Base, made: Sequence[Recorded]) -> HoleJudges:

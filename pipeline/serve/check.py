@@ -13,6 +13,7 @@ from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
@@ -26,11 +27,8 @@ from darklode.schemas.settings import Settings
 COSINE = 0.9999
 """Least between a text's vector in the index and what the base gives for it now; half precision keeps more."""
 
-SCORE = 1e-3
-"""By so much a probe's score may differ from the recorded one: other sums, other machine, half precision."""
-
-UNIT = 1e-3
-"""By so much a vector's length may differ from 1."""
+SCORE = rounding("float32")
+"""By so much a probe's score may differ from the recorded one: other sums, another machine."""
 
 SAME = ("encoder", "pooling", "query prompt", "document prompt", "tokens", "cut", "precision", "weights")
 """The weights last: their hash is over all files of the model, those that the others are read from, too."""
@@ -104,7 +102,7 @@ class Check:
         """Both sides have vectors of length 1."""
         for what, vectors in (("texts", self._in_index), ("adapted queries", self._adapted)):
             off = float(np.abs(np.linalg.norm(vectors, axis=1) - 1).max(initial=0))
-            yield Finding(f"length of vectors of {what}", off <= UNIT, f"1 ± {off:.1e}")
+            yield Finding(f"length of vectors of {what}", off <= self._tolerance, f"1 ± {off:.1e}")
 
     def _texts(self) -> Iterator[Finding]:
         """Recorded texts get from the base what the index has of them."""
@@ -124,7 +122,8 @@ class Check:
             yield Finding("is applied", True, "the base itself is handed over: there is nothing to apply")
             return
         mine, recorded = moved(self._base, self._adapted), float(self._recorded["moved"])
-        same = abs(mine - recorded) <= SCORE * max(recorded, SCORE) + 1e-6 and mine > 0
+        near = self._tolerance
+        same = abs(mine - recorded) <= near * max(recorded, near) + 1e-6 and mine > 0
         said = f"{len(self._adapted)} queries are moved by {mine:.6f} (1 − cosine), by {recorded:.6f} when it was saved"
         yield Finding("is applied", same, said)
 
@@ -137,7 +136,8 @@ class Check:
         rows = found.to_pylist()
         lists = [[row for row in rows if row["query"] == number] for number in range(len(queries))]
         hashes = {} if self._unchanged else self._hashes([row["text_id"] for row in rows])
-        agree = sum(returns(one["found"], mine, hashes) for one, mine in zip(queries, lists, strict=True))
+        pairs = zip(queries, lists, strict=True)
+        agree = sum(returns(one["found"], mine, hashes, self._tolerance) for one, mine in pairs)
         said = f"of {agree} of {len(queries)} recorded queries" + (
             "" if self._unchanged else "; the index changed since"
         )
@@ -145,6 +145,11 @@ class Check:
 
     def _hashes(self, text_ids: Sequence[str]) -> Mapping[str, str]:
         return {name: row["content_hash"] for name, row in self.index.words(sorted(set(text_ids))).items()}
+
+    @property
+    def _tolerance(self) -> float:
+        """By so much a score, or a vector's length, may differ at the encoder's precision."""
+        return rounding(self.encoder.dtype)
 
     @cached_property
     def _digest(self) -> str:
@@ -186,7 +191,9 @@ class Check:
         return self.encoder.load().encode_queries([one["text"] for one in self._recorded["queries"]])
 
 
-def returns(recorded: Sequence[Facts], found: Sequence[Facts], hashes: Mapping[str, str]) -> bool:
+def returns(
+    recorded: Sequence[Facts], found: Sequence[Facts], hashes: Mapping[str, str], tolerance: float = SCORE
+) -> bool:
     """Whether a list is the recorded one; texts of nearly equal scores may change places.
 
     Args:
@@ -194,17 +201,20 @@ def returns(recorded: Sequence[Facts], found: Sequence[Facts], hashes: Mapping[s
         found: text_id and score, best first.
         hashes: of the found texts where the index changed since: then those in both lists that did not change are
             compared, and there must be one. Empty: the lists are compared whole.
+        tolerance: by so much a score may differ.
     """
     before = {one["text_id"]: one for one in recorded}
     if not hashes:
-        near = [abs(one["score"] - other["score"]) <= SCORE for one, other in zip(recorded, found, strict=False)]
+        near = [abs(one["score"] - other["score"]) <= tolerance for one, other in zip(recorded, found, strict=False)]
         edge = recorded[-1]["score"] if recorded else 0.0
         gone = before.keys() - {one["text_id"] for one in found}
         return (
-            len(recorded) == len(found) and all(near) and all(abs(before[one]["score"] - edge) <= SCORE for one in gone)
+            len(recorded) == len(found)
+            and all(near)
+            and all(abs(before[one]["score"] - edge) <= tolerance for one in gone)
         )
     both = [one for one in found if hashes[one["text_id"]] == before.get(one["text_id"], {}).get("hash")]
-    return bool(both) and all(abs(one["score"] - before[one["text_id"]]["score"]) <= SCORE for one in both)
+    return bool(both) and all(abs(one["score"] - before[one["text_id"]]["score"]) <= tolerance for one in both)
 
 
 def demand_fit(adapter: Adapter, index: Index, findings: Sequence[Finding]) -> None:

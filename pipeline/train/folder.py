@@ -14,6 +14,7 @@ import numpy as np
 from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.adapter import ALONE, FOLDER, SAVED
 from darklode.pipeline.train.heads import Layers
@@ -28,9 +29,6 @@ Check = Callable[[Any], Floats]
 
 PROBES = 32
 """Queries that the folder must encode as training did."""
-
-CLOSE = 1e-3
-"""The largest difference of a number that float32 sums in another order may make, and half precision's rounding."""
 
 
 def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
@@ -84,7 +82,7 @@ def hand_out(
     store.delete_folder(ALONE)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
-        off = _difference(scratch, check)
+        off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
         files = {f"{ALONE}/{name}": data for name, data in alone.items()}
         found = chain(_files(Path(scratch), folder), files.items())
         sizes = {name: _written(store, name, data) for name, data in found}
@@ -162,16 +160,37 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     return made
 
 
-def _difference(folder: str, check: Check) -> float:
+def _difference(folder: str, check: Check, tolerance: float) -> float:
     from sentence_transformers import SentenceTransformer
 
     off = float(check(SentenceTransformer(folder, device="cpu")).max())
-    if off > CLOSE:
+    if off > tolerance:
         raise DarklodeError(
             f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
             "over; tell us the model's name"
         )
     return off
+
+
+def demand_reproducible(base: Base, settings: SentenceTransformersSettings, tables: Tables) -> None:
+    """Make sure, before anything is trained, that the base as it would be saved gives the vectors that are in use.
+
+    Args:
+        base: the encoder that is to be adapted.
+        settings: of that encoder.
+        tables: holds `adaptation_queries`.
+
+    Raises:
+        DarklodeError: it gives other vectors.
+    """
+    texts, loaded = probes(tables), load_query_tower(settings, "cpu")
+    wanted = base.queries(texts)
+    off = float(like(texts, wanted)(assembled(loaded, settings, [])).max()) if texts else 0.0
+    if off > rounding(settings.dtype):
+        raise DarklodeError(
+            f"{settings.model} as it would be saved gives other vectors than it gives now (by {off:.4f}): an adapted "
+            "encoder could not be handed over; tell us the model's name"
+        )
 
 
 def _files(scratch: Path, folder: str) -> Iterator[tuple[str, bytes]]:

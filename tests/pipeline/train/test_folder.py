@@ -4,17 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from peft import PeftModel
 
+from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.train.adapter import ALONE as ADAPTER
 from darklode.pipeline.train.adapter import FOLDER, SAVED
 from darklode.pipeline.train.encoder import START, Encoder
-from darklode.pipeline.train.folder import recorded_difference, save
+from darklode.pipeline.train.folder import demand_reproducible, recorded_difference, save
 from darklode.pipeline.train.heads import Floats, Head
 from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.whitening import whitened
@@ -65,6 +68,22 @@ def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert recorded_difference(run) < 1e-6
     assert run.store.size(f"{ADAPTER}/adapter.safetensors")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_handed_over_and_checked_before_training(
+    adapted: Adapted, tmp_path: Path, dtype: str
+) -> None:
+    model = model_in(adapted.root).model_copy(update={"dtype": dtype})
+    base, run = replace(adapted.base, encoder=model), decided(adapted, tmp_path / "out", moved(3).state())
+    demand_reproducible(base, model, run.tables("adaptation_queries"))
+    save(run, base, model, QUICK)
+    assert 0 < recorded_difference(run) <= rounding(dtype)
+    if dtype == "bfloat16":
+        assert recorded_difference(run) > rounding("float32")
+    other = model.model_copy(update={"query_prompt": "something else "})
+    with pytest.raises(DarklodeError, match="as it would be saved gives other vectors than it gives now"):
+        demand_reproducible(base, other, run.tables("adaptation_queries"))
 
 
 def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
