@@ -110,7 +110,7 @@ def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mappi
         ),
         Step(
             AUC,
-            call(auc, settings.evaluate.only("bootstrap"), systems=list(systems), seed=settings.seed),
+            call(auc, settings.evaluate.only("bootstrap", "flips"), systems=list(systems), seed=settings.seed),
             wanted=wanted,
         ),
     ]
@@ -130,7 +130,7 @@ def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
     return [
         Step(CHUNK, call(chunk, settings.chunk), wanted=judged.wanted),
         judged,
-        Step(stage, call(online, bots, searches=searches, resamples=given.bootstrap, seed=seed), wanted=mined),
+        Step(stage, call(online, bots, given.only("bootstrap", "flips"), searches=searches, seed=seed), wanted=mined),
     ]
 
 

@@ -196,10 +196,23 @@ ADAPTER_VERDICT = Table(
             field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
             field("queries", pa.int64(), "how many they are"),
             field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups of queries", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
             field("high", pa.float64(), "upper end", null=True),
             field(
-                "detectable", pa.float64(), "least true difference that these queries show in 4 of 5 tests", null=True
+                "bounded_low",
+                pa.float64(),
+                "97.5 % lower bound that allows for a rare loss that no cluster shows",
+                null=True,
+            ),
+            field(
+                "p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference", null=True
+            ),
+            field("clusters", pa.int64(), "clusters of near-duplicates that these queries fall into", null=True),
+            field(
+                "detectable",
+                pa.float64(),
+                "least true difference for which these queries release an adapter 4 times of 5; null of one cluster",
+                null=True,
             ),
             field("setting", pa.string(), "learning rate or ridge that validation chose"),
             field("share", pa.float64(), "of the way to the trained weights that validation chose"),
@@ -225,7 +238,7 @@ ADAPTED_TENANTS = Table(
             field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
             field("queries", pa.int64(), "how many they are", null=True),
             field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups of queries", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
             field("high", pa.float64(), "upper end", null=True),
             field("validation_queries", pa.int64(), "queries that its setting was chosen on", null=True),
         ]
@@ -279,9 +292,11 @@ COMPARISON = Table(
             field("value", pa.float64(), "mean over the queries, 0 to 1"),
             field("ceiling", pa.float64(), "the same of a perfect list"),
             field("difference", pa.float64(), "its value less the base's; null of the base and of Judged", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap interval over groups; null of one group", null=True),
+            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
             field("high", pa.float64(), "upper end", null=True),
-            field("p", pa.float64(), "two-sided, of a test that draws the signs of the differences", null=True),
+            field(
+                "p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference", null=True
+            ),
             field("p_holm", pa.float64(), "p, corrected for all systems and measures of the part (Holm)", null=True),
             field(
                 "over_control",
@@ -289,10 +304,12 @@ COMPARISON = Table(
                 "its value less that of the control on shuffled labels: what the labels are worth; null without one",
                 null=True,
             ),
-            field("over_low", pa.float64(), "lower end, 95 % bootstrap interval over groups", null=True),
+            field("over_low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters", null=True),
             field("over_high", pa.float64(), "upper end", null=True),
+            field("over_p", pa.float64(), "two-sided p of that difference, not corrected", null=True),
             field("seeds", pa.int32(), "how many times it was trained; 1 where nothing is drawn"),
             field("queries", pa.int64(), "how many queries"),
+            field("clusters", pa.int64(), "clusters of near-duplicates that they fall into"),
         ]
     ),
 )

@@ -45,7 +45,11 @@ class EvaluateSettings(Section):
         "relevance",
     )
     bootstrap: int = Field(1000, gt=0, description="resamples of the queries, or of the sessions, for each interval")
-    flips: int = Field(10_000, gt=0, description="draws of each test of two systems")
+    flips: int = Field(
+        10_000,
+        gt=0,
+        description="random signs of each test of two systems; 200 for each p that is corrected, where that is more",
+    )
     judged_searches: int | None = Field(
         None,
         ge=0,

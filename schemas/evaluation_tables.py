@@ -110,9 +110,15 @@ EVALUATION_PAIRS = Table(
             MEASURE,
             PART,
             field("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
-            LOW,
-            HIGH,
-            field("p", pa.float64(), "two-sided, of a test that draws the signs of the differences (AUC: bootstrap)"),
+            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field(
+                "bounded_low",
+                pa.float64(),
+                "97.5 % lower bound that allows for a rare loss that no cluster shows; null for AUC",
+                null=True,
+            ),
+            field("p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference"),
             field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"),
             field(
                 "detectable",
@@ -123,6 +129,7 @@ EVALUATION_PAIRS = Table(
             field("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
             field("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
             field("queries", pa.int64(), "how many queries"),
+            field("clusters", pa.int64(), "clusters of near-duplicates that they fall into"),
         ]
     ),
 )
@@ -217,9 +224,9 @@ ONLINE_PAIRS = Table(
             field("other", pa.string(), "the arm that it is held against"),
             field("measure", pa.string(), "as in `online`"),
             field("difference", pa.float64(), "the first's share less the second's"),
-            field("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
-            field("high", pa.float64(), "upper end"),
-            field("p", pa.float64(), "two-sided: twice the share of resamples in which the difference turns around"),
+            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over sessions; null of one", null=True),
+            field("high", pa.float64(), "upper end", null=True),
+            field("p", pa.float64(), "two-sided, of a test that draws the sign of what each session adds"),
             field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
         ]
     ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.evaluate.paired import Chance, holm, turned_around
+from darklode.pipeline.evaluate.paired import Chance, holm, linearised
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
-AUC = Stage("auc", 1, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
+AUC = Stage("auc", 2, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
 
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
 PART = "labelled"
@@ -57,13 +58,12 @@ def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None
 def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
     """Write each system's AUC by satisfaction and by relevance, and the differences of every two systems.
 
-    Queries are drawn anew, all their pairs with them; p is the share of resamples in which the difference turns around,
-    twice.
+    Queries are drawn anew, all their pairs with them; differences are tested by what each query adds to them.
 
     Args:
         tables: holds `manual_labels` and `manual_scores`.
         output: takes `evaluation` and `evaluation_pairs`.
-        settings: resamples.
+        settings: resamples and flips.
         systems: names, in the order of the tables.
         seed: of the resamples.
     """
@@ -73,20 +73,57 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     pairs: Rows = []
     for tenant in [None, *(tenants if len(tenants) > 1 else [])]:
         differences: Rows = []
-        for measure, found in _drawn(tables, tenant, systems, Chance(settings.bootstrap, 0, seed)):
-            where = {"tenant": tenant, "part": PART, "measure": measure, "queries": found.pop("queries")}
-            means += [where | {"system": name, "ceiling": 1.0} | _told(values) for name, values in found.items()]
-            differences += [where | row for row in _differences(found)]
+        tests = len(MEASURES) * len(systems) * (len(systems) - 1) // 2
+        chance = Chance(settings.bootstrap, settings.flips, seed, tests)
+        for measure, labelled in _labelled(tables, tenant, systems):
+            where = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
+            means += [where | row for row in labelled.areas(systems, chance)]
+            differences += [where | row for row in labelled.differences(systems, chance)]
         for row, corrected in zip(differences, holm([row["p"] for row in differences]), strict=True):
             pairs.append(row | {"p_holm": corrected})
     output.write("evaluation", pa.Table.from_pylist(means, schema=TABLES["evaluation"].schema))
     output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
 
 
-def _drawn(
-    tables: Tables, tenant: str | None, systems: Sequence[str], chance: Chance
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each measure that has both labels: the queries, and each system's AUC, first as it is, then resampled."""
+@dataclass(frozen=True)
+class _Labelled:
+    """Pairs that people labelled by one measure, with both labels among them.
+
+    Attributes:
+        labels: shape (n_pairs,).
+        scores: by each system, shape (n_pairs, n_systems).
+        query: number of each pair's query, from 0.
+    """
+
+    labels: NDArray[np.bool_]
+    scores: Floats
+    query: NDArray[np.int64]
+
+    @property
+    def queries(self) -> int:
+        return int(self.query.max()) + 1
+
+    def areas(self, systems: Sequence[str], chance: Chance) -> Iterator[dict[str, Any]]:
+        """Columns of `evaluation`: each system's AUC with a percentile interval over queries."""
+        drawn = _drawn_queries(self.queries, chance)
+        for at, name in enumerate(systems):
+            scores = self.scores[:, at]
+            resampled = [area(self.labels, scores, one[self.query]) for one in drawn]
+            low, high = np.nanpercentile(resampled, ENDS)
+            ends = {"low": float(low), "high": float(high)}
+            yield {"system": name, "ceiling": 1.0, "value": area(self.labels, scores)} | ends
+
+    def differences(self, systems: Sequence[str], chance: Chance) -> Iterator[dict[str, Any]]:
+        """Columns of `evaluation_pairs`: each later system against each earlier one."""
+        values = [area(self.labels, scores) for scores in self.scores.T]
+        adds = [influence(self.labels, scores, self.query) for scores in self.scores.T]
+        for other, system in combinations(range(len(systems)), 2):
+            found = linearised(values[system] - values[other], adds[system] - adds[other], chance)
+            yield {"system": systems[system], "other": systems[other], "clusters": self.queries} | found
+
+
+def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, _Labelled]]:
+    """The labelled pairs for each measure that has both labels."""
     with tables.connect() as connection:
         connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
         rows = connection.sql(SCORED, params={"tenant": tenant}).to_arrow_table()
@@ -98,12 +135,28 @@ def _drawn(
         flat = pc.fill_null(pc.list_flatten(mine["scores"]), float("nan")).to_numpy()
         scores = np.asarray(flat, np.float64).reshape(len(said), len(systems))
         query = mine["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        drawn = _drawn_queries(int(query.max()) + 1, chance)
-        areas = {
-            name: np.array([area(said, scores[:, at]), *(area(said, scores[:, at], one[query]) for one in drawn)])
-            for at, name in enumerate(systems)
-        }
-        yield measure, {"queries": int(query.max()) + 1, **areas}
+        yield measure, _Labelled(said, scores, np.asarray(query, np.int64))
+
+
+def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64]) -> Floats:
+    """What each query's pairs add to the AUC of all pairs, shape (n_queries,); sums to 0.
+
+    Args:
+        labels: shape (n_pairs,), of both kinds.
+        scores: likewise; not a number is worse than any score.
+        query: number of each pair's query, from 0.
+
+    Source: Obuchowski 1997, Nonparametric analysis of clustered ROC curve data.
+    """
+    ranked = np.where(np.isnan(scores), -np.inf, scores)
+    positive, negative = np.sort(ranked[labels]), np.sort(ranked[~labels])
+    below = [np.searchsorted(negative, ranked[labels], side) for side in ("left", "right")]
+    above = [len(positive) - np.searchsorted(positive, ranked[~labels], side) for side in ("left", "right")]
+    share = np.empty(len(labels))
+    share[labels] = (below[0] + below[1]) / 2 / len(negative)
+    share[~labels] = (above[0] + above[1]) / 2 / len(positive)
+    share -= share[labels].mean()
+    return np.bincount(query, share / np.where(labels, len(positive), len(negative)))
 
 
 def _drawn_queries(n: int, chance: Chance) -> NDArray[np.uint16]:
@@ -112,16 +165,3 @@ def _drawn_queries(n: int, chance: Chance) -> NDArray[np.uint16]:
     for row in drawn:
         row[:] = random.multinomial(n, np.full(n, 1 / n))
     return drawn
-
-
-def _told(values: Floats) -> dict[str, float]:
-    low, high = np.nanpercentile(values[1:], ENDS)
-    return {"value": float(values[0]), "low": float(low), "high": float(high)}
-
-
-def _differences(found: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
-    for other, system in combinations(found, 2):
-        values = found[system] - found[other]
-        told = _told(values)
-        p = turned_around(values[1:])
-        yield {"system": system, "other": other, "difference": told.pop("value"), "p": p} | told

@@ -7,7 +7,7 @@ credited to the team that gave the document.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS, resampled
 from darklode.pipeline.base.relations import view
-from darklode.pipeline.evaluate.paired import holm, turned_around
+from darklode.pipeline.evaluate.paired import Chance, holm, linearised
 from darklode.pipeline.mine.evidence import Exposures
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
 
-ONLINE = Stage("online", 2, ("impressions",), ("online", "online_pairs"))
+ONLINE = Stage("online", 3, ("impressions",), ("online", "online_pairs"))
 
 DEPTHS = (4, 20)
 """So far down the judge looks (ScalingNote, 4.6)."""
@@ -119,7 +120,9 @@ Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
 
 
-def online(tables: Tables, output: Output, settings: LogSettings, *, searches: int, resamples: int, seed: int) -> None:
+def online(
+    tables: Tables, output: Output, settings: LogSettings, measuring: EvaluateSettings, *, searches: int, seed: int
+) -> None:
     """Write each measure of the whole log and of each arm, and every two arms against one another.
 
     What is drawn anew are sessions, not impressions: one user's clicks hang together. Bots are left out, day by day, as
@@ -129,9 +132,9 @@ def online(tables: Tables, output: Output, settings: LogSettings, *, searches: i
         tables: holds `impressions`, and `online_verdicts` where the judge looked.
         output: takes `online` and `online_pairs`.
         settings: whose searches count.
+        measuring: resamples of the sessions for intervals, and flips for p.
         searches: so many of each tenant and arm were drawn for the judge.
-        resamples: of the sessions, for intervals and p.
-        seed: of the resamples.
+        seed: of resamples and flips.
 
     Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
     """
@@ -148,14 +151,15 @@ def online(tables: Tables, output: Output, settings: LogSettings, *, searches: i
     if "online_verdicts" in tables:
         rows = pa.concat_tables([rows, _judged(tables, rows, searches)], promote_options="default")
     several = pc.unique(rows["tenant"]).sort().to_pylist()
+    chance = Chance(measuring.bootstrap, measuring.flips, seed)
     shares: Rows = []
     pairs: Rows = []
     for tenant in [None, *(several if len(several) > 1 else [])]:
         mine = rows if tenant is None else rows.filter(pc.equal(rows["tenant"], tenant))
         if mine.num_rows:
             log = SessionCounts.of(mine)
-            shares += [{"tenant": tenant} | row for row in log.shares(resamples, seed)]
-            pairs += [{"tenant": tenant} | row for row in log.pairs(resamples, seed)]
+            shares += [{"tenant": tenant} | row for row in log.shares(chance)]
+            pairs += [{"tenant": tenant} | row for row in log.pairs(chance)]
     output.write("online", pa.Table.from_pylist(shares, schema=TABLES["online"].schema))
     output.write("online_pairs", pa.Table.from_pylist(pairs, schema=TABLES["online_pairs"].schema))
 
@@ -198,9 +202,10 @@ class SessionCounts:
         counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
         return cls(arms, counts)
 
-    def shares(self, resamples: int, seed: int) -> Iterator[dict[str, Any]]:
+    def shares(self, chance: Chance) -> Iterator[dict[str, Any]]:
         """Rows of `online`, without the tenant."""
-        values, drawn = self._values(resamples, seed)
+        flat = self.counts.reshape(len(self.counts), -1)
+        values, drawn = self._values(flat.sum(axis=0)), resampled(flat, self._values, chance.resamples, chance.seed)
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
         for at, arm in enumerate(self.arms):
             for number, (measure, (_, whole)) in enumerate(MEASURES.items()):
@@ -210,32 +215,36 @@ class SessionCounts:
                     sizes = {"counted": int(of.sum()), "sessions": int((of > 0).sum())}
                     yield {"arm": arm, "measure": measure, "value": values[at, number]} | ends | sizes
 
-    def pairs(self, resamples: int, seed: int) -> Rows:
+    def pairs(self, chance: Chance) -> Rows:
         """Rows of `online_pairs`, without the tenant: each later arm against each earlier one."""
-        values, drawn = self._values(resamples, seed)
-        rows: Rows = []
-        for other, arm in combinations(range(1, len(self.arms)), 2):
-            for number, measure in enumerate(MEASURES):
-                difference = values[arm, number] - values[other, number]
-                if not np.isnan(difference):
-                    changes = drawn[:, arm, number] - drawn[:, other, number]
-                    low, high = np.nanpercentile(changes, ENDS)
-                    told: dict[str, Any] = {"arm": self.arms[arm], "other": self.arms[other], "measure": measure}
-                    told |= {"difference": difference, "low": low, "high": high, "p": turned_around(changes)}
-                    rows.append(told)
+        values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))
+        both = [
+            (other, arm, number)
+            for other, arm in combinations(range(1, len(self.arms)), 2)
+            for number in range(len(MEASURES))
+            if not np.isnan(values[arm, number] - values[other, number])
+        ]
+        chance, rows, names = replace(chance, tests=len(both)), list[dict[str, Any]](), list(MEASURES)
+        for other, arm, number in both:
+            adds = np.stack([self._influence(one, number) for one in (arm, other)])
+            counted = ~np.isnan(adds).all(axis=0)
+            change = np.nan_to_num(adds[0]) - np.nan_to_num(adds[1])
+            found = linearised(values[arm, number] - values[other, number], change[counted], chance)
+            named = {"arm": self.arms[arm], "other": self.arms[other], "measure": names[number]}
+            rows.append(named | {name: None if np.isnan(one) else one for name, one in found.items()})
         for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = corrected
         return rows
 
-    def _values(self, resamples: int, seed: int) -> tuple[Floats, Floats]:
-        """The shares, shape (n_arms, n_measures), and those of resamples; not a number where nothing is counted."""
-        shape = self.counts.shape[1:]
+    def _influence(self, arm: int, number: int) -> Floats:
+        """What each session adds to a share of an arm, shape (n_sessions,); NaN where it counts for nothing."""
+        part, whole = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
+        total = whole.sum()
+        return np.where(whole > 0, (part - part.sum() / total * whole) / total, np.nan)
+
+    def _values(self, sums: Floats) -> Floats:
+        """The shares of sums, shape (…, n_arms, n_measures); not a number where nothing is counted."""
         part, whole = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
-
-        def figure(sums: Floats) -> Floats:
-            by_arm = sums.reshape(*sums.shape[:-1], *shape)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return np.asarray(by_arm[..., part] / by_arm[..., whole])
-
-        flat = self.counts.reshape(len(self.counts), -1)
-        return figure(flat.sum(axis=0)), resampled(flat, figure, resamples, seed)
+        by_arm = sums.reshape(*sums.shape[:-1], *self.counts.shape[1:])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(by_arm[..., part] / by_arm[..., whole])

@@ -6,52 +6,118 @@ one group tell the same twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bootstrap import interval
+from darklode.pipeline.base.bootstrap import ENDS, interval, resampled
 
 Floats = NDArray[np.float64]
 
 POWER = 2.802
 """Standard errors that a true difference must have to be seen in 4 of 5 tests at the 5 % level: 1.960 + 0.842."""
 
-_AT_ONCE = 200  # flips: memory is that many times the groups
+MIN_CLUSTERS = 10
+"""Fewer clusters decide nothing: no interval of so few values holds what it promises."""
+
+LEVEL = 0.05
+"""Of two-sided tests; intervals hold 95 %."""
+
+DRAWS_PER_TEST = 200
+"""Random signs for each p-value that is corrected together with others: the least p after Holm is 1/200."""
+
+_MAX_UNITS = 10_000  # more clusters are tested as sums of several, which are as independent as they are
+_AT_ONCE = 200  # draws of signs: memory is that many times the clusters
+
+LARGEST_LOSS = -1.0
+"""The least difference of two values between 0 and 1."""
 
 
 @dataclass(frozen=True)
 class Chance:
-    """How much is drawn, and from which seed: `resamples` for intervals, `flips` for tests."""
+    """How much is drawn, and from which seed.
+
+    Attributes:
+        resamples: for intervals.
+        flips: for tests, at least; more are drawn where many tests are corrected together.
+        seed: of both.
+        tests: how many p-values are corrected together.
+    """
 
     resamples: int = 1000
     flips: int = 10_000
     seed: int = 13
+    tests: int = 1
+
+    @property
+    def signs(self) -> int:
+        """Random signs that are drawn for each p-value."""
+        return max(self.flips, DRAWS_PER_TEST * self.tests)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What one system has more than another, by measure; all of shape (n_measures,).
+    """What one system has more than another, by measure; all but `clusters` of shape (n_measures,).
 
     Attributes:
         mean: over queries.
-        low: lower end of the 95 % interval.
+        low: lower end of the 95 % studentized bootstrap interval; NaN of one cluster.
         high: its upper end.
-        p: of the two-sided test that the sign of each group's difference is chance.
-        detectable: the least true difference that a test on so many queries finds 4 times of 5; NaN of one group.
+        bounded_low: lower end that no skew of the differences can make too high; see `bounded_low`.
+        p: of the two-sided test that the sign of each cluster's difference is chance.
+        detectable: the least true difference that the test finds 4 times of 5; NaN of one cluster.
         wins: queries on which the first has more.
         losses: queries on which it has less.
+        clusters: how many.
     """
 
     mean: Floats
     low: Floats
     high: Floats
+    bounded_low: Floats
     p: Floats
     detectable: Floats
     wins: NDArray[np.int64]
     losses: NDArray[np.int64]
+    clusters: int
+
+    def row(self, at: int) -> dict[str, Any]:
+        """One measure as columns of a table; what is not known is None."""
+        values = {"difference": self.mean, "low": self.low, "high": self.high, "bounded_low": self.bounded_low}
+        values |= {"p": self.p, "detectable": self.detectable}
+        row: dict[str, Any] = {name: None if np.isnan(one[at]) else float(one[at]) for name, one in values.items()}
+        return row | {"clusters": self.clusters}
+
+
+def is_above_zero(row: Mapping[str, Any]) -> bool:
+    """Whether a difference is shown to be above 0: by its interval and its test, on enough clusters.
+
+    Args:
+        row: as `Difference.row` gives it.
+    """
+    return bool(
+        row["clusters"] >= MIN_CLUSTERS and row["low"] is not None and row["low"] > 0 and row["p"] <= LEVEL
+    )  # fmt: skip
+
+
+def is_gain(row: Mapping[str, Any]) -> bool:
+    """Whether a difference justifies a release: above 0, also with a rare loss that no cluster shows.
+
+    Args:
+        row: as `Difference.row` gives it, of a measure between 0 and 1.
+    """
+    return is_above_zero(row) and bool(row["bounded_low"] > 0)
+
+
+def detectable_gain(standard_error: float, clusters: float) -> float:
+    """The least true difference that `is_gain` finds about 4 times of 5.
+
+    `bounded_low` is a mean with one more cluster that loses 1: that moves it by 1/n and adds 1/n² to its variance.
+    """
+    return float(POWER * np.hypot(standard_error, 1 / clusters) + 1 / clusters)
 
 
 def means(values: Floats, groups: NDArray[np.int64], chance: Chance) -> tuple[Floats, Floats, Floats]:
@@ -68,7 +134,7 @@ def means(values: Floats, groups: NDArray[np.int64], chance: Chance) -> tuple[Fl
 
 
 def compared(one: Floats, other: Floats, groups: NDArray[np.int64], chance: Chance) -> Difference:
-    """What the first system has more than the second: bootstrap interval and sign-flip randomisation test.
+    """What the first system has more than the second: interval, lower bound and sign-flip randomisation test.
 
     Args:
         one: values of the first, shape (n_queries, n_measures), at least one query.
@@ -78,37 +144,142 @@ def compared(one: Floats, other: Floats, groups: NDArray[np.int64], chance: Chan
 
     Source: Smucker, Allan and Carterette 2007 (randomisation over bootstrap and t-test); Efron 1979.
     """
-    differences = np.asarray(one - other, np.float64)
-    mean, low, high = means(differences, groups, chance)
-    sums = _sums(differences, groups)
     close = np.isclose(one, other, rtol=0, atol=1e-12)
+    differences = np.where(close, 0.0, one - other)
+    sums, sizes = _sums(differences, groups), np.bincount(groups)
+    low, high = studentized(sums, sizes, chance)
     return Difference(
-        mean,
+        sums.sum(axis=0) / sizes.sum(),
         low,
         high,
+        bounded_low(sums, sizes, chance),
         flipped(sums, chance),
-        POWER * _standard_error(sums, np.bincount(groups)),
+        POWER * _standard_error(sums, sizes),
         (~close & (one > other)).sum(axis=0),
         (~close & (one < other)).sum(axis=0),
+        len(sums),
     )
 
 
+def studentized(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> tuple[Floats, Floats]:
+    """95 % bootstrap-t interval of means over queries in clusters, each end of shape (n_measures,); NaN of one cluster.
+
+    It allows for skew, which a percentile interval does not. An end that resamples leave open is the least, or the
+    greatest, that a difference can be.
+
+    Args:
+        sums: of each cluster's differences, shape (n_clusters, n_measures).
+        sizes: queries of each cluster, shape (n_clusters,).
+        chance: how much is drawn.
+
+    Source: Efron and Tibshirani 1993, 12.5.
+    """
+    n, kinds = sums.shape
+    if n < 2:
+        return np.full(kinds, np.nan), np.full(kinds, np.nan)
+    mean, error = sums.sum(axis=0) / sizes.sum(), _standard_error(sums, sizes)
+    counts = np.column_stack([sums, sums**2, sums * sizes[:, None], sizes, sizes**2])
+
+    def statistic(drawn: Floats) -> Floats:
+        first, squares, products = (drawn[..., kinds * at : kinds * (at + 1)] for at in range(3))
+        queries = drawn[..., -2:-1]
+        off = first / queries - mean
+        means = first / queries
+        spread = squares - 2 * means * products + means**2 * drawn[..., -1:]
+        spread[spread <= 1e-12 * squares] = 0
+        off[np.abs(off) <= 1e-12 * np.abs(mean)] = 0
+        errors = np.sqrt(n / (n - 1) * spread) / queries
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.where(off == 0, 0, off / errors))
+
+    drawn = resampled(counts, statistic, chance.resamples, chance.seed)
+    least = np.percentile(drawn, ENDS[0], axis=0, method="lower")
+    greatest = np.percentile(drawn, ENDS[1], axis=0, method="higher")
+    limit = np.maximum(-LARGEST_LOSS, np.abs(sums / sizes[:, None]).max(axis=0))
+    with np.errstate(invalid="ignore"):
+        ends = (np.where(error > 0, mean - one * error, mean) for one in (greatest, least))
+        low, high = (np.clip(end, -limit, limit) for end in ends)
+    return low, high
+
+
+def bounded_low(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> Floats:
+    """97.5 % lower bound of means of differences that are `LARGEST_LOSS` at least, whatever their distribution.
+
+    The Bayesian bootstrap with one more cluster that loses as much as can be: of values that are 0 or 1 it is the
+    bound of Clopper and Pearson. A loss so rare that no cluster shows it is allowed for, which no bootstrap of the
+    clusters alone can do.
+
+    Args:
+        sums: of each cluster's differences, shape (n_clusters, n_measures).
+        sizes: queries of each cluster, shape (n_clusters,).
+        chance: how much is drawn.
+
+    Source: Gaffke 2005, Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
+    variable; Learned-Miller and Thomas 2019.
+    """
+    typical = float((sizes**2).sum() / sizes.sum())  # the cluster of a query drawn at random has as many
+    counts = np.column_stack([sums, sizes])
+    lost = np.append(np.full(sums.shape[1], LARGEST_LOSS * typical), typical)
+    random, drawn = np.random.default_rng(chance.seed), list[Floats]()
+    for start in range(0, chance.resamples, _AT_ONCE):
+        weights = random.standard_exponential((min(_AT_ONCE, chance.resamples - start), len(sums) + 1))
+        found = weights[:, 1:] @ counts + weights[:, :1] * lost
+        drawn.append(found[:, :-1] / found[:, -1:])
+    return np.asarray(np.percentile(np.concatenate(drawn), ENDS[0], axis=0))
+
+
 def flipped(sums: Floats, chance: Chance) -> Floats:
-    """p of sums of differences, shape (n_groups, n_measures), when each group's sign is drawn; shape (n_measures,)."""
-    seen, random = np.abs(sums.sum(axis=0)), np.random.default_rng(chance.seed)
-    reached = np.zeros(sums.shape[1], np.int64)
-    for start in range(0, chance.flips, _AT_ONCE):
-        signs = random.integers(0, 2, size=(min(_AT_ONCE, chance.flips - start), len(sums)), dtype=np.int8)
-        drawn = np.abs((2.0 * signs - 1.0) @ sums)
-        reached += (drawn >= seen * (1 - 1e-12) - 1e-12).sum(axis=0)
-    return np.asarray((reached + 1) / (chance.flips + 1))
+    """Two-sided p of sums of differences when each cluster's sign is chance, shape (n_measures,).
+
+    Exact where all signs are no more than would be drawn.
+
+    Args:
+        sums: of each cluster's differences, shape (n_clusters, n_measures).
+        chance: how much is drawn.
+    """
+    units = _units(sums)
+    n = len(units)
+    exact = n - 1 <= 40 and 2 ** (n - 1) <= chance.signs  # a sign and its opposite are as extreme: one is left out
+    total = 2 ** (n - 1) if exact else chance.signs
+    least = np.abs(units.sum(axis=0)) * (1 - 1e-12) - 1e-12
+    reached, random = np.zeros(sums.shape[1], np.int64), np.random.default_rng(chance.seed)
+    for start in range(0, total, _AT_ONCE):
+        count = min(_AT_ONCE, total - start)
+        bits = _all_signs(start, count, n) if exact else _random_signs(random, count, n)
+        reached += (np.abs((2.0 * bits - 1.0) @ units) >= least).sum(axis=0)
+    return np.asarray(reached / total if exact else (reached + 1) / (total + 1))
 
 
-def turned_around(drawn: Floats) -> float:
-    """Two-sided p of a difference from its resamples: twice the share in which it has the other sign, or none."""
-    known = drawn[~np.isnan(drawn)]
-    turned = min(int((known <= 0).sum()), int((known >= 0).sum()))
-    return min(1.0, 2 * (turned + 1) / (len(known) + 1))
+def _all_signs(start: int, count: int, n: int) -> NDArray[np.uint8]:
+    """The signs numbered from `start`, as bits, shape (count, n); the last one of each is 0."""
+    numbers = np.arange(start, start + count)[:, None]
+    return np.asarray(numbers >> np.arange(n) & 1, np.uint8)
+
+
+def _random_signs(random: np.random.Generator, count: int, n: int) -> NDArray[np.uint8]:
+    """Random bits, shape (count, n)."""
+    width = -(-n // 8)
+    drawn = random.integers(0, 256, size=(count, width), dtype=np.uint8)
+    return np.unpackbits(drawn, axis=1, count=n)
+
+
+def linearised(estimate: float, influence: Floats, chance: Chance) -> dict[str, float]:
+    """A difference of two figures that are no means of queries, such as AUC: its columns difference, low, high and p.
+
+    It is tested and has its interval as the mean of `estimate + n · influence` over clusters.
+
+    Args:
+        estimate: the difference.
+        influence: what each cluster adds to it (the first-order term), shape (n_clusters,); sums to 0.
+        chance: how much is drawn.
+    """
+    n = len(influence)
+    values = np.column_stack([estimate + n * influence, np.ones(n)])
+    units = _units(np.where(np.abs(values) <= 1e-12, 0.0, values))
+    sums, sizes = units[:, :1], units[:, 1].astype(np.int64)
+    low, high = studentized(sums, sizes, chance)
+    p = flipped(sums, chance)
+    return {"difference": estimate, "low": float(low[0]), "high": float(high[0]), "p": float(p[0])}
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
@@ -119,6 +290,15 @@ def holm(p: Sequence[float] | Floats) -> Floats:
     corrected = np.empty(len(given))
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return corrected
+
+
+def _units(sums: Floats) -> Floats:
+    """Sums of clusters, `_MAX_UNITS` at most, shape (n_units, …)."""
+    if len(sums) <= _MAX_UNITS:
+        return sums
+    units = np.zeros((_MAX_UNITS, *sums.shape[1:]))
+    np.add.at(units, np.arange(len(sums)) % _MAX_UNITS, sums)
+    return units
 
 
 def _sums(values: Floats, groups: NDArray[np.int64]) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -21,7 +21,7 @@ from darklode.schemas.tables import TABLES
 
 EVALUATE = Stage(
     "evaluate",
-    1,
+    2,
     ("test_queries", "test_labels", "test_rankings"),
     ("evaluation", "evaluation_queries", "evaluation_pairs"),
 )
@@ -173,15 +173,15 @@ class _Scope:
         """Each later system against each earlier one, by all measures of quality."""
         tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED)]
         rows: list[Row] = []
-        for other, system in combinations(values, 2):
+        systems = list(combinations(values, 2))
+        chance = replace(chance, tests=len(systems) * len(tested))
+        for other, system in systems:
             one, two = (values[name][self.chosen][:, tested] for name in (system, other))
             found = compared(one, two, self.groups, chance)
             for at, number in enumerate(tested):
-                told = {"system": system, "other": other, "measure": names[number], "difference": found.mean[at]}
+                named = {"system": system, "other": other, "measure": names[number]}
                 counts = {"wins": int(found.wins[at]), "losses": int(found.losses[at])}
-                least = found.detectable[at]
-                told |= {"p": found.p[at], "detectable": None if np.isnan(least) else least}
-                rows.append(self._where | told | counts | self._between(found.low[at], found.high[at]))
+                rows.append(self._where | named | counts | found.row(at))
         for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = corrected
         return rows

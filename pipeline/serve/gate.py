@@ -13,13 +13,13 @@ from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.base.nearness import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, compared, is_above_zero
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.index import Index
 from darklode.pipeline.train.adapter import Adapter
 
 MARGIN = 0.01
-"""By so much nDCG@10 may fall at the lower end of the 95 % interval."""
+"""So much nDCG@10 may fall; that it does not fall by more must be shown."""
 
 MEASURE, DEPTH = "nDCG@10", 10
 
@@ -53,10 +53,10 @@ def learned_by(adapters: Iterable[Adapter]) -> list[str]:
 
 
 def demand_no_fall(rivals: Rivals) -> None:
-    """Make sure that nDCG@10 does not fall by more than `MARGIN`, at the lower end of the 95 % interval.
+    """Make sure that nDCG@10 does not fall by more than `MARGIN`, by a 95 % interval and a test on enough clusters.
 
     Raises:
-        NoLift: it does, or no labelled test query is left to tell by.
+        NoLift: it may, or too few labelled test queries are left to decide by.
     """
     index, tenant = rivals.index, rivals.index.tenant
     queries, labels = _test(index, rivals.learned)
@@ -68,12 +68,17 @@ def demand_no_fall(rivals: Rivals) -> None:
     lists: Mapping[str, pa.Table] = {name: found.filter(pc.equal(found["system"], name)) for name in systems}
     values = {name: measured([one], labels, ids, [MEASURE]) for name, one in lists.items()}
     groups = queries["group"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-    found_between = compared(values["new"], values["old"], groups, Chance())
-    mean, low = (float(one[0]) for one in (found_between.mean, found_between.low))
-    if not low >= -MARGIN:
+    above = compared(values["new"] + MARGIN, values["old"], groups, Chance()).row(0)
+    if above["clusters"] < MIN_CLUSTERS:
         raise NoLift(
-            f"the tenant {tenant} would fall: {MEASURE} {mean:+.3f} ({low:+.3f} or more) against {rivals.named} on "
-            f"{len(ids)} test queries; at most {MARGIN} may be lost"
+            f"too few clusters to decide whether the tenant {tenant} would fall: the {len(ids)} labelled test queries "
+            f"that none has learned from fall into {above['clusters']}, at least {MIN_CLUSTERS} are needed"
+        )
+    if not is_above_zero(above):
+        raise NoLift(
+            f"the tenant {tenant} would fall: {MEASURE} {above['difference'] - MARGIN:+.3f} "
+            f"({above['low'] - MARGIN:+.3f} or more) against {rivals.named} on {len(ids)} test queries; "
+            f"at most {MARGIN} may be lost"
         )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.measures import Floats, ceilings, measured
-from darklode.pipeline.evaluate.paired import Chance, Difference, compared, holm
+from darklode.pipeline.evaluate.paired import Chance, compared, holm, is_above_zero
 from darklode.pipeline.evaluate.stage import JUDGED, Questions
 from darklode.pipeline.train.contest import COMPARED
 from darklode.pipeline.train.rivals import BM25, CLOZE, JOINT, SHUFFLED
@@ -27,7 +27,7 @@ from darklode.schemas.evaluation import EvaluateSettings
 
 SUMMED = Stage(
     "adapt_comparison",
-    3,
+    4,
     ("test_queries", "test_labels", COMPARISON_LISTS.name),
     (COMPARISON_QUERIES.name, COMPARISON.name),
 )
@@ -50,9 +50,10 @@ BY_SYSTEM = """
            max(over_control) FILTER (measure = 'nDCG@10') AS over_shuffled,
            max(over_low) FILTER (measure = 'nDCG@10') AS over_low,
            max(over_high) FILTER (measure = 'nDCG@10') AS over_high,
+           max(p) FILTER (measure = 'nDCG@10') AS p, max(over_p) FILTER (measure = 'nDCG@10') AS over_p,
            max(value) FILTER (measure = 'R@10') AS "R@10", max(ceiling) FILTER (measure = 'R@10') AS "R@10 at most",
            max(value) FILTER (measure = 'R@100') AS "R@100", max(value) FILTER (measure = 'Judged@10') AS "Judged@10",
-           max(seeds) AS seeds, max(queries) AS queries
+           max(seeds) AS seeds, max(queries) AS queries, max(clusters) AS clusters
     FROM comparison WHERE part = $part GROUP BY system ORDER BY "nDCG@10" DESC, system
 """
 
@@ -61,6 +62,10 @@ LISTS = """
     SELECT query_id, rank, text_id FROM comparison_lists WHERE system = $1 AND seed = $2
     ORDER BY query_id, rank
 """
+
+TESTED = [name for name in MEASURES if not name.startswith(JUDGED)]
+
+OVER_CONTROL = {"difference": "over_control", "low": "over_low", "high": "over_high", "p": "over_p"}
 
 METHODS = (*get_args(Method), JOINT)
 
@@ -87,14 +92,15 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     labels = tables.read("test_labels")
     values = {name: _mean(list(of)) for name, of in _measured(tables, output, asked, labels)}
     most = ceilings(labels, ids, MEASURES)
-    chance = Chance(settings.bootstrap, settings.flips, seed)
+    chance = Chance(settings.bootstrap, settings.flips, seed, tests=(len(values) - 1) * len(TESTED))
     control = next((of for name, (of, _) in values.items() if name.endswith(SHUFFLED)), None)
     for part, chosen in asked.parts().items():
         _, groups = np.unique(asked.groups[chosen], return_inverse=True)
         against = Against(values["base"][0][chosen], None if control is None else control[chosen], groups, chance)
         best = most[chosen].mean(axis=0)
         rows = [
-            {"part": part, "system": name, "ceiling": best[at], "seeds": seeds, "queries": int(chosen.sum()), **row}
+            {"part": part, "system": name, "ceiling": best[at], "seeds": seeds, "queries": int(chosen.sum())}
+            | {"clusters": int(groups.max()) + 1, **row}
             for name, (of_system, seeds) in values.items()
             for at, row in enumerate(against.rows(name, of_system[chosen]))
         ]
@@ -115,24 +121,17 @@ class Against:
 
     def rows(self, name: str, mine: Floats) -> list[Row]:
         """A system's rows of `comparison`, measure by measure."""
-        lift = self._more(mine, self.base)
-        over = None if self.control is None or name.endswith(SHUFFLED) else self._more(mine, self.control)
+        lift = compared(mine, self.base, self.groups, self.chance)
+        control = None if name.endswith(SHUFFLED) else self.control
+        over = None if control is None else compared(mine, control, self.groups, self.chance)
         rows: list[Row] = []
         for at, measure in enumerate(MEASURES):
             row: Row = {"measure": measure, "value": mine[:, at].mean(), "p": None, "p_holm": None}
             if name != "base" and not measure.startswith(JUDGED):
-                row |= {"p": lift.p[at]} | self._told(lift, at, ("difference", "low", "high"))
-                row |= self._told(over, at, ("over_control", "over_low", "over_high")) if over else {}
+                row |= {column: lift.row(at)[column] for column in ("difference", "low", "high", "p")}
+                row |= {to: over.row(at)[column] for column, to in OVER_CONTROL.items()} if over else {}
             rows.append(row)
         return rows
-
-    def _more(self, mine: Floats, other: Floats) -> Difference:
-        return compared(mine, other, self.groups, self.chance)
-
-    def _told(self, found: Difference, at: int, names: tuple[str, str, str]) -> Row:
-        """The mean and its interval; of one group there is none."""
-        ends = [found.low[at], found.high[at]] if self.groups.any() else [None, None]
-        return dict(zip(names, [found.mean[at], *ends], strict=True))
 
 
 def _measured(
@@ -176,12 +175,13 @@ def labels_told(run: Run) -> list[str]:
             method = control.removesuffix(name)
             if control.endswith(name) and method in rows and row["low"] is not None:
                 of = f"{row['difference']:+.3f} of {method}'s {rows[method]['difference']:+.3f}"
-                gains = f"{of} {worth}" if row["low"] > 0 else f"{method} is not seen to gain"
+                gains = f"{of} {worth}" if is_above_zero(row) else f"{method} is not seen to gain"
                 found.append(f"{gains}: {said} {_between(row['difference'], row['low'], row['high'])}.")
     for name, row in rows.items():
         if name in METHODS and row["over_low"] is not None:
             over = _between(row["over_shuffled"], row["over_low"], row["over_high"])
-            sure = "is worth" if row["over_low"] > 0 else "is not shown to be worth anything"
+            worthy = is_above_zero(row | {"low": row["over_low"], "p": row["over_p"]})
+            sure = "is worth" if worthy else "is not shown to be worth anything"
             found.append(f"What {name} learns from the labels {sure}: {over} over shuffled ones.")
     return found
 

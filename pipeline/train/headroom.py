@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.evaluate.measures import ceilings, measured
-from darklode.pipeline.evaluate.paired import POWER
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.task import Questions
     from darklode.pipeline.train.vectors import Base, Frozen
 
-HEADROOM_STAGE = Stage("headroom", 3, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
+HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
 MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
@@ -27,9 +27,9 @@ PAIRED_SD = 0.2
 """Of the difference between an adapted encoder and its base in a query's nDCG@10; see docs/adapt.md."""
 
 
-def detectable(queries: int) -> float | None:
-    """The least true difference in nDCG@10 that so many queries show in 4 of 5 tests, at `PAIRED_SD`; null of none."""
-    return POWER * PAIRED_SD / math.sqrt(queries) if queries else None
+def detectable(clusters: int) -> float | None:
+    """The least lift in nDCG@10 that so many clusters release 4 times of 5, at `PAIRED_SD`; None: too few clusters."""
+    return detectable_gain(PAIRED_SD / math.sqrt(clusters), clusters) if clusters >= MIN_CLUSTERS else None
 
 
 def headroom(tables: Tables, output: Output, base: Base) -> None:
@@ -86,9 +86,11 @@ def by_value(rows: pa.Table, column: str) -> pa.Table:
 def _count(tables: Tables, output: Output) -> None:
     rows = tables.sql(
         'SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters, '
-        "count(*) FILTER (NOT shares_positive) AS own FROM adaptation_queries GROUP BY split ORDER BY split"
+        "count(*) FILTER (NOT shares_positive) AS own, "
+        'count(DISTINCT "group") FILTER (NOT shares_positive) AS own_clusters '
+        "FROM adaptation_queries GROUP BY split ORDER BY split"
     ).to_pylist()
     counts = {row.pop("split"): row for row in rows}
-    test = counts.get("test", {"queries": 0, "own": 0})
-    output.facts |= {"sides": counts, "deciding": test["own"], "detectable": detectable(test["own"])}
+    test = counts.get("test", {"queries": 0, "own": 0, "own_clusters": 0})
+    output.facts |= {"sides": counts, "deciding": test["own"], "detectable": detectable(test["own_clusters"])}
     output.count(FunnelStep("headroom", "queries", tables.rows("adaptation_queries"), "test queries", test["queries"]))

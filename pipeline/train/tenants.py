@@ -23,7 +23,7 @@ from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 
-TENANTS = Stage("adapted_tenants", 1, (), (ADAPTED_TENANTS.name,))
+TENANTS = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
 
 BLOCK = 64
 """Tenants at a time: their rows and vectors are in memory together."""

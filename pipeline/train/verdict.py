@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import NoLift
-from darklode.pipeline.train.headroom import detectable
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER, detectable_gain, is_above_zero, is_gain
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
 VERDICT = Stage(
     "adapter_verdict",
-    3,
+    4,
     ("adaptation_queries", "adaptation_trials", "adapter_weights", "test_queries", "evaluation_pairs"),
     (ADAPTER_VERDICT.name,),
 )
@@ -33,16 +33,17 @@ FACTS = """
 
 # A part that holds every counted query has no rows of its own.
 DIFFERENCE = """
-    SELECT part, queries, difference, low, high, detectable FROM evaluation_pairs
+    SELECT part, queries, clusters, difference, low, high, bounded_low, p, detectable FROM evaluation_pairs
     WHERE tenant IS NULL AND measure = 'nDCG@10' AND part IN ('own positive', 'counted')
     ORDER BY part DESC LIMIT 1
 """
 
 
 def verdict(tables: Tables, output: Output) -> None:
-    """Write what is handed over: the adapted encoder if the lower end of its lift is above 0, the base otherwise.
+    """Write what is handed over: the adapted encoder if the test queries show a lift, the base otherwise.
 
-    The base stands, too, where the queries that a setting is chosen on chose it.
+    A lift is shown on at least `MIN_CLUSTERS` clusters, by interval, test and lower bound (`is_gain`). The base is
+    handed over, too, where the queries that a setting is chosen on chose it.
 
     Args:
         tables: holds `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
@@ -53,14 +54,16 @@ def verdict(tables: Tables, output: Output) -> None:
     chosen = best(tables)
     facts: Row = tables.sql(FACTS).to_pylist()[0]
     found: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
-    why = _refused(chosen, facts) or _undecided(found, facts)
+    if found and found["detectable"] is not None:
+        found["detectable"] = detectable_gain(found["detectable"] / POWER, found["clusters"])
+    why = _refused(chosen, facts) or _undecided(found)
     shipped = "base" if why else "adapted"
     reason = why or (
         f"nDCG@10 {_between(found)} on {found['queries']} test queries whose clusters and positives training never saw"
     )
     about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
     about["validation_queries"] = chosen["queries"]
-    empty = dict.fromkeys(("part", "difference", "low", "high", "detectable"))
+    empty = dict.fromkeys(("part", "difference", "low", "high", "bounded_low", "p", "clusters", "detectable"))
     row = facts | empty | found | about
     output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))
 
@@ -73,19 +76,36 @@ def _refused(best: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _undecided(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
-    if found["low"] is not None and found["low"] > 0:
+def _undecided(found: Mapping[str, Any]) -> str | None:
+    if is_gain(found):
         return None
-    said = f"nDCG@10 {_between(found)} on {found['queries']} test queries"
-    if found["high"] is not None and found["high"] < 0:
+    queries, clusters = found["queries"], found["clusters"]
+    if clusters < MIN_CLUSTERS:
+        return (
+            f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
+            "needed; label test queries of other clusters"
+        )
+    said = f"nDCG@10 {_between(found)} on {queries} test queries"
+    if is_above_zero(found | {"low": -found["high"]}):
         return f"it does harm: {said}"
-    least = found["detectable"] or detectable(facts["queries"])
-    if not found["difference"] > 0 or least is None:
+    if found["difference"] <= 0:
         return f"no lift is seen: {said}"
-    more = math.ceil(found["queries"] * ((least / found["difference"]) ** 2 - 1))
-    if more <= 0:
-        return f"undecided: {said}, whose interval holds 0"
-    return f"undecided: {said}, which can show {least:.3f}; label about {more:,} more"
+    more = math.ceil((clusters_for(found) / clusters - 1) * queries)
+    labels = f"label about {more:,} more" if more > 0 else "label more"
+    if is_above_zero(found):
+        return f"undecided: {said}; a loss too rare to be among them could outweigh it; {labels}"
+    return f"undecided: {said}, which can show {found['detectable']:.3f}; {labels}"
+
+
+def clusters_for(found: Mapping[str, Any]) -> int:
+    """About how many clusters would release an adapter with this lift 4 times of 5; as many as there are at least."""
+    n = int(found["clusters"])
+    gain = found["detectable"] - 1 / n
+    deviation = math.sqrt(max(0.0, (gain / POWER) ** 2 - 1 / n**2) * n)
+    wanted = n
+    while detectable_gain(deviation / math.sqrt(wanted), wanted) > found["difference"]:
+        wanted = math.ceil(wanted * 1.02)
+    return wanted
 
 
 def _between(found: Mapping[str, Any]) -> str:

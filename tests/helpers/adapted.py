@@ -185,7 +185,7 @@ def adapted_tables(run: Run) -> Run:
     pairs = [
         {"system": "adapted", "other": "base", "measure": measure, "part": part, "difference": difference}
         | {"low": difference - 0.02, "high": difference + 0.02, "p": 0.01, "p_holm": 0.02, "detectable": 0.03}
-        | {"wins": 30, "losses": 10, "queries": 60}
+        | {"wins": 30, "losses": 10, "queries": 60, "clusters": 50}
         for measure in ("R@10", "nDCG@10")
         for part, difference in (("own positive", 0.05), ("shared positive", -0.1))
     ]

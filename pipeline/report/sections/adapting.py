@@ -109,8 +109,8 @@ SECTION = FigureSection(
         Figure(
             "adapter-verdict",
             "What is handed over",
-            "The adapted encoder only where the lower end of its lift's 95 % interval is above 0 on test queries whose "
-            "clusters and positives training never saw.",
+            "The adapted encoder only where its lift is shown on test queries whose clusters and positives training "
+            "never saw: at least 10 clusters, interval, test and lower bound (docs/adapt.md).",
             asked("FROM adapter_verdict ORDER BY tenant"),
             _facts,
             ("adapter_verdict",),

@@ -9,19 +9,20 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.online import ONLINE, online
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
 from helpers.online_log import search
 from helpers.runs import execute, put, read
+
+MEASURING = EvaluateSettings(bootstrap=200, flips=500)
 
 
 def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
     run = Run(str(folder / "run"))
     rows = [row for one in searches for row in one]
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
-    execute(
-        run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), searches=0, resamples=200, seed=1)
-    )
+    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), MEASURING, searches=0, seed=1))
     return run
 
 

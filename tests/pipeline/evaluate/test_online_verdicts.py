@@ -17,6 +17,7 @@ from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_document
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import ChunkSettings, IngestSettings
 from darklode.schemas.tables import TABLES
@@ -63,6 +64,7 @@ def judged(
 ) -> tuple[Manifest, dict[tuple[str | None, str], dict[str, Any]]]:
     """Judge and count; returns what the judging counted, and the rows of everybody by arm and measure."""
     judge_for = judge if not hasattr(judge, "judge_id") else lambda _tenant: judge
+    measuring = EvaluateSettings(bootstrap=200, flips=500)
     logs, given = LogSettings(), {"searches": searches, "seed": seed}
     made = run.execute(
         run.plan(ONLINE_VERDICTS_STAGE, given),
@@ -71,7 +73,7 @@ def judged(
     execute(
         run,
         ONLINE.reading("online_verdicts"),
-        lambda tables, output: online(tables, output, logs, searches=searches, resamples=200, seed=1),
+        lambda tables, output: online(tables, output, logs, measuring, searches=searches, seed=1),
     )
     rows: list[dict[str, Any]] = [row for row in read(run, "online") if row["tenant"] is None]
     return made, {(row["arm"], row["measure"]): row for row in rows}

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from darklode.pipeline.evaluate.paired import Chance, compared, holm, means
+from darklode.pipeline.evaluate.paired import (
+    MIN_CLUSTERS,
+    Chance,
+    compared,
+    detectable_gain,
+    holm,
+    is_above_zero,
+    is_gain,
+    linearised,
+    means,
+)
 
 
 def groups_of(n: int) -> np.ndarray:
@@ -30,9 +40,83 @@ def test_p_is_that_of_scipys_permutation_test() -> None:
 
 def test_few_groups_give_the_exact_share_of_signs() -> None:
     ahead = np.array([[0.1], [0.2], [0.3], [0.4]])
-    found = compared(ahead, np.zeros((4, 1)), groups_of(4), Chance(flips=40_000))
-    assert found.p[0] == pytest.approx(2 / 16, abs=0.01)  # of 16 ways to draw four signs two are as extreme
+    found = compared(ahead, np.zeros((4, 1)), groups_of(4), Chance(flips=40))
+    assert found.p[0] == 2 / 16  # of 16 ways to draw four signs two are as extreme
     assert (found.wins.tolist(), found.losses.tolist()) == ([4], [0])
+    random = np.random.default_rng(3).normal(0.1, 0.2, (12, 3))
+    exact, drawn = (compared(random, np.zeros((12, 3)), groups_of(12), Chance(flips=flips)).p for flips in (2048, 2047))
+    wanted = [stats.permutation_test((one,), np.mean, permutation_type="samples").pvalue for one in random.T]
+    assert exact == pytest.approx(wanted)
+    assert drawn == pytest.approx(wanted, abs=0.04)
+
+
+def test_the_least_p_passes_the_correction_for_as_many_tests_as_there_are() -> None:
+    ahead = np.random.default_rng(3).uniform(0.1, 0.2, (40, 1))
+    for tests in (1, 660):
+        found = compared(ahead, np.zeros((40, 1)), groups_of(40), Chance(flips=100, tests=tests))
+        assert holm([found.p[0], *[1.0] * (tests - 1)])[0] <= 0.01
+        estimate, adds = float(ahead.mean()), (ahead[:, 0] - ahead.mean()) / 40
+        assert holm([linearised(estimate, adds, Chance(flips=100, tests=tests))["p"], *[1.0] * (tests - 1)])[0] <= 0.01
+
+
+def test_many_clusters_are_tested_as_sums_of_several() -> None:
+    values = np.random.default_rng(3).normal(0.004, 0.2, (25_000, 1))
+    found = compared(values, np.zeros((25_000, 1)), groups_of(25_000), Chance(resamples=100))
+    assert found.p[0] == pytest.approx(2 * stats.norm.sf(values.sum() / np.sqrt((values**2).sum())), abs=0.02)
+
+
+def test_a_mean_of_clusters_and_its_linear_form_are_the_same() -> None:
+    random = np.random.default_rng(5)
+    values = random.normal(0.1, 0.2, (30, 1))
+    found = compared(values, np.zeros((30, 1)), groups_of(30), Chance())
+    linear = linearised(float(values.mean()), (values[:, 0] - values.mean()) / 30, Chance())
+    assert [linear["low"], linear["high"], linear["p"]] == pytest.approx([found.low[0], found.high[0], found.p[0]])
+
+
+def shown(values: list[float]) -> tuple[bool, bool]:
+    ahead = np.array(values)[:, None]
+    row = compared(ahead, np.zeros_like(ahead), groups_of(len(ahead)), Chance()).row(0)
+    return is_above_zero(row), is_gain(row)
+
+
+def test_a_gain_takes_clusters_and_no_room_for_a_loss_that_was_not_seen() -> None:
+    assert shown([0.9] * (MIN_CLUSTERS - 1)) == (False, False)
+    assert shown([0.9] * MIN_CLUSTERS) == (True, True)
+    assert shown([0.05] * 14) == (True, False)  # one in five might lose everything, and none would be among 14
+    assert shown([0.05] * 200) == (True, True)
+    assert shown([0.02] * 199 + [-1.0]) == (False, False)
+    assert shown([0.0] * 40) == (False, False)
+
+
+def test_the_bound_of_shares_is_that_of_clopper_and_pearson() -> None:
+    for wins, n in ((20, 20), (15, 20), (40, 60)):
+        values = np.r_[np.zeros(wins), np.full(n - wins, -1.0)][:, None]  # a loss is the least that a value can be
+        found = compared(values, np.zeros((n, 1)), groups_of(n), Chance(resamples=20_000)).bounded_low[0] + 1
+        assert found == pytest.approx(stats.beta.ppf(0.025, wins, n - wins + 1), abs=0.01)
+
+
+def test_an_interval_of_skewed_differences_holds_the_mean() -> None:
+    random = np.random.default_rng(17)
+    tries = 0.1 * (1 - random.exponential(1, (20, 1000)))
+    found = compared(tries, np.zeros_like(tries), groups_of(20), Chance(resamples=400))
+    above, below = float((found.low > 0).mean()), float((found.high < 0).mean())
+    assert above < 0.06  # of percentile intervals .085
+    assert below < 0.05
+
+
+def test_an_end_that_resamples_leave_open_is_the_greatest_difference() -> None:
+    one = np.r_[np.zeros(10), 0.3, 0.2][:, None]
+    found = compared(one, np.zeros_like(one), groups_of(12), Chance())
+    assert (found.high[0], np.isfinite(found.low[0])) == (1.0, True)
+
+
+def test_the_detectable_gain_is_released_four_times_of_five() -> None:
+    random = np.random.default_rng(19)
+    for n in (40, 100):
+        least = detectable_gain(0.2 / np.sqrt(n), n)
+        tries = random.normal(least, 0.2, (n, 300))
+        found = compared(tries, np.zeros_like(tries), groups_of(n), Chance(400, 1000))
+        assert np.mean([is_gain(found.row(at)) for at in range(300)]) == pytest.approx(0.8, abs=0.09)
 
 
 def test_equal_systems_do_not_differ() -> None:
@@ -70,6 +154,7 @@ def test_the_detectable_difference_is_found_four_times_of_five() -> None:
 def test_one_group_has_no_detectable_difference() -> None:
     found = compared(np.array([[0.5], [0.6]]), np.zeros((2, 1)), np.zeros(2, np.int64), Chance(10, 10))
     assert np.isnan(found.detectable[0])
+    assert [found.row(0)[name] for name in ("low", "high", "clusters")] == [None, None, 1]
 
 
 def test_intervals_hold_the_mean_19_times_of_20() -> None:

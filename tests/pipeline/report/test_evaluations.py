@@ -16,7 +16,8 @@ ENDS = {"low": 0.1, "high": 0.3}
 
 def pair(measure: str, part: str) -> dict[str, object]:
     row = {"tenant": None, "system": "b", "other": "a", "measure": measure, "part": part, "difference": 0.2}
-    return row | ENDS | {"p": 0.01, "p_holm": 0.02, "detectable": None, "wins": None, "losses": None, "queries": 3}
+    row |= {"queries": 3, "clusters": 3}
+    return row | ENDS | {"p": 0.01, "p_holm": 0.02, "detectable": None, "wins": None, "losses": None}
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
     run = Run(str(tmp_path))
     rows = [
         {"part": "own positive", "system": system, "measure": "nDCG@10", "value": 0.5, "ceiling": 1.0, "seeds": 3}
-        | {"queries": 90, "p": 0.1, "p_holm": 0.1}
+        | {"queries": 90, "clusters": 80, "p": 0.01, "p_holm": 0.1, "over_p": 0.01}
         | dict(zip(("difference", "low", "high", "over_control", "over_low", "over_high"), given, strict=True))
         for system, given in {
             "linear": (0.034, 0.02, 0.05, 0.015, -0.001, 0.03),
@@ -101,3 +101,6 @@ def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
         "What linear learns from the labels is not shown to be worth anything: +0.015 (-0.001 to +0.030) over "
         "shuffled ones.",
     ]
+    few = pa.Table.from_pylist([row | {"clusters": 9} for row in rows], schema=TABLES["comparison"].schema)
+    put(run, "comparison", few)
+    assert not any("needs no" in said or "is worth:" in said for said in labels_told(run)), "too few to tell"

@@ -10,8 +10,9 @@ from .conftest import Adapted
 
 
 def test_what_92_queries_can_show() -> None:
-    assert detectable(92) == pytest.approx(0.0584, abs=1e-4)
-    assert detectable(0) is None
+    assert detectable(92) == pytest.approx(0.0768, abs=1e-4)
+    assert detectable(10_000) == pytest.approx(2.802 * 0.2 / 100, abs=2e-4)
+    assert (detectable(0), detectable(9)) == (None, None)
 
 
 def test_each_bound_is_at_least_the_base(adapted: Adapted) -> None:

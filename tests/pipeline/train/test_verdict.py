@@ -14,7 +14,8 @@ from darklode.pipeline.train.weights import as_rows
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
-FOUND = {"difference": 0.04, "low": 0.02, "high": 0.06, "detectable": 0.03}
+FOUND = {"difference": 0.04, "low": 0.02, "high": 0.06, "bounded_low": 0.01, "p": 0.001, "detectable": 0.03}
+FOUND |= {"clusters": 40}
 
 
 def decided(
@@ -40,7 +41,7 @@ def decided(
         | {"queries": 1200, "folds": folds}
         for one in (0.0, 1.0)
     ]
-    about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p": 0.5, "p_holm": 0.5}
+    about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p_holm": 0.5}
     counted = about | FOUND | {"part": "counted", "difference": 0.9, "queries": own + 10, "wins": 1, "losses": 1}
     pairs = [counted, counted | {"part": part, "queries": own} | FOUND | found]
     known = [row | {"index": 0, "split": "test"} for row in queries]
@@ -75,11 +76,13 @@ def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
         ({"share": 0.0}, "no setting did better than the base when chosen on 1,200 validation queries"),
         ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
         ({"own": 0}, "every test query shares a positive with training"),
-        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.080; label about 150 more"),
-        ({"low": -0.001, "detectable": 0.03}, "undecided: .* whose interval holds 0"),
+        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.131; label about 237 more"),
+        ({"low": 0.001, "p": 0.06}, "undecided: .* which can show 0.101; label about 92 more"),
+        ({"bounded_low": -0.001}, "undecided: .*; a loss too rare to be among them could outweigh it; label about"),
         ({"difference": -0.01, "low": -0.05}, "no lift is seen"),
         ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it does harm"),
-        ({"low": None, "high": None, "detectable": None}, "of one cluster alone"),
+        ({"clusters": 9}, "too few clusters to decide: the 50 test queries fall into 9, at least 10 are needed"),
+        ({"clusters": 1, "low": None, "high": None, "detectable": None}, "too few clusters to decide"),
     ],
 )
 def test_the_base_is_shipped_and_the_reason_said(tmp_path: Path, given: dict[str, Any], reason: str) -> None:

@@ -35,7 +35,7 @@ def student(run: Run) -> Run:
         for name, value in (("teacher", 0.8), ("student", 0.6))
     ]
     pairs = [{"system": "student", "other": "teacher", "measure": "R@100", "part": "counted", "difference": -0.2}]
-    pairs[0] |= {"p": 0.5, "p_holm": 0.5, "queries": 40}
+    pairs[0] |= {"p": 0.5, "p_holm": 0.5, "queries": 40, "clusters": 40}
     rows: dict[str, list[dict[str, Any]]] = {"tower_queries": queries, "distillation_log": log, "evaluation": reached}
     rows |= {"distillation_trials": trials, "evaluation_pairs": pairs}
     for name, listed in rows.items():
