@@ -23,6 +23,7 @@ from darklode.pipeline.base.artifacts.stage import (
 )
 from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
 from darklode.pipeline.base.artifacts.tables import Tables, content, named
+from darklode.pipeline.base.artifacts.temporary import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")
@@ -72,7 +73,8 @@ class Run:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
             raise ArtifactError(message) from error
         try:
-            yield
+            with self.store.leased(new_lease()):
+                yield
         finally:
             guard.release()
 

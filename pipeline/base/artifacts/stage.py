@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.temporary import TEMPORARY
 from darklode.schemas.table import SCHEMA_VERSION
 
 
@@ -174,7 +175,7 @@ def partition_values(partition: str) -> dict[str, str]:
 
 def parts_of(stage: str) -> re.Pattern[str]:
     """Matches the names of a stage's part files, and of what a killed write left of one."""
-    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet((\.[0-9a-f]{{8}})?\.\d+\.tmp)?")
+    return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet({TEMPORARY})?")
 
 
 def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, Any]) -> str:

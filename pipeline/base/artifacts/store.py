@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import re
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,10 +12,10 @@ from urllib.parse import urlsplit
 import pyarrow.fs as pafs
 
 from darklode.pipeline.base.artifacts.kept import MANIFESTS, TOGETHER, Kept, Stamps
+from darklode.pipeline.base.artifacts.temporary import UNLOCKED, is_left_over, is_temporary, temporary_path
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
 LOCK = ".lock"
-_UNFINISHED = re.compile(r"\..+\.(\d+)\.tmp")
 
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -44,6 +42,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._kept: Kept | None = None
+        self._lease = UNLOCKED
         self.local: Path | None = None
         if url.startswith("s3://"):
             self._fs, self._root = _s3(url, os.environ)
@@ -81,7 +80,8 @@ class Store:
             self._kept.shared(folder)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": None}  # on another machine nobody follows what is written here
+        # on another machine nobody follows what is written here, and the lock's holder may end before it does
+        return self.__dict__ | {"_kept": None, "_lease": UNLOCKED}
 
     @property
     def filesystem(self) -> pafs.FileSystem:
@@ -103,22 +103,37 @@ class Store:
         target = self.local / name
         with writing(target):
             _make(target.parent)
-            _write(target, data)
+            _write(target, data, self._lease)
 
     def prepare(self) -> None:
-        """Make the root, where it is a folder, and delete what killed processes left of writes in its upper folders.
+        """Make the root, where it is a folder.
 
         Raises:
             NotWritable: it cannot be made or written to.
         """
-        if self.local is None:
-            return
-        with writing(self.local):
-            _make(self.local)
+        if self.local is not None:
+            with writing(self.local):
+                _make(self.local)
+
+    @contextmanager
+    def leased(self, lease: str) -> Iterator[None]:
+        """While the run's lock is held: temporary files name the lease, and what killed processes left is deleted.
+
+        Files are looked for in the root and in the folders directly below it.
+
+        Raises:
+            NotWritable: what was left cannot be deleted.
+        """
+        with writing(Path(self._root)):
             for folder in ("", *self.folders("")):
-                for name in self.sizes(folder):
-                    if (found := _UNFINISHED.fullmatch(name.rpartition("/")[2])) and not _runs(int(found[1])):
-                        self.delete(name)
+                for info in self._list(folder):
+                    if info.is_file and is_left_over(info.base_name, (info.mtime_ns or 0) / 1e9, lease):
+                        self.delete(info.path.removeprefix(f"{self._root}/"))
+        self._lease = lease
+        try:
+            yield
+        finally:
+            self._lease = UNLOCKED
 
     @contextmanager
     def _followed(self, name: str) -> Iterator[None]:
@@ -224,7 +239,7 @@ class Store:
     def lying(self) -> list[str]:
         """Names of what lies at the root, sorted, without the traces of a process that was killed while it began."""
         names = (info.base_name for info in self._list(""))
-        return sorted(name for name in names if name != LOCK and not _UNFINISHED.fullmatch(name))
+        return sorted(name for name in names if name != LOCK and not is_temporary(name))
 
     def _list(self, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
@@ -278,9 +293,8 @@ def writing(place: Path) -> Iterator[None]:
         raise NotWritable(message) from error
 
 
-def _write(target: Path, data: bytes | memoryview) -> None:
-    # As _UNFINISHED has it; machines that share a folder may give two processes one number.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.{os.getpid()}.tmp")
+def _write(target: Path, data: bytes | memoryview, lease: str) -> None:
+    temporary = temporary_path(target, lease)
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -300,15 +314,6 @@ def _make(folder: Path) -> None:
         _make(folder.parent)
         folder.mkdir(exist_ok=True)
         _flush(folder.parent)
-
-
-def _runs(process: int) -> bool:
-    """Whether there is a process of this number."""
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return error.errno != errno.ESRCH
-    return True
 
 
 def _flush(folder: Path) -> None:

@@ -51,7 +51,9 @@ def test_a_parts_name_tells_its_stage_and_partition(partition: str) -> None:
     assert name == f"work-00007-{SHA[:8]}.parquet"
     assert parts_of("work").fullmatch(name)
     assert parts_of("work").fullmatch(f".{name}.123.tmp"), "what a killed write left"
-    assert parts_of("work").fullmatch(f".{name}.0a1b2c3d.123.tmp"), "what a killed write leaves today"
+    assert parts_of("work").fullmatch(f".{name}.0a1b2c3d.123.tmp"), "what a killed write of a later version left"
+    assert parts_of("work").fullmatch(f".{name}.0a1b2c3d.01234567.123.unlocked.tmp"), "what a killed write leaves today"
+    assert parts_of("work").fullmatch(f".{name}.0a1b2c3d.01234567.123.fedcba98.tmp"), "and one under the lock"
 
 
 @pytest.mark.parametrize(

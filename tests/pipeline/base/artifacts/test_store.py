@@ -1,9 +1,11 @@
 """Files below a root: whole or not there, and no root that carries a key."""
 
 import os
+import pickle
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.store import UntouchedStore
+from darklode.pipeline.base.artifacts.temporary import is_temporary, machine_id
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
 
@@ -144,7 +147,9 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     flush, paths = os.fsync, list[str]()
 
     def noticed(file: int) -> None:
-        paths.append(re.sub(r"[.][0-9a-f]{8}(?=[.]\d+[.]tmp)", "", str(Path(f"/proc/self/fd/{file}").readlink())))
+        paths.append(
+            re.sub(r"([.][0-9a-f]{8}){2}(?=[.]\d+[.]unlocked[.]tmp)", "", str(Path(f"/proc/self/fd/{file}").readlink()))
+        )
         flush(file)
 
     monkeypatch.setattr(os, "fsync", noticed)
@@ -156,10 +161,10 @@ def test_names_of_new_folders_are_on_disk_before_what_lies_in_them(
 ) -> None:
     paths, root = flushed(monkeypatch), str(tmp_path / "run")
     store.write("t/a/x.bin", b"1")
-    assert paths == [str(tmp_path), root, f"{root}/t", f"{root}/t/a/.x.bin.{os.getpid()}.tmp", f"{root}/t/a"]
+    assert paths == [str(tmp_path), root, f"{root}/t", f"{root}/t/a/.x.bin.{os.getpid()}.unlocked.tmp", f"{root}/t/a"]
     paths.clear()
     store.write("t/a/y.bin", b"1")
-    assert paths == [f"{root}/t/a/.y.bin.{os.getpid()}.tmp", f"{root}/t/a"]
+    assert paths == [f"{root}/t/a/.y.bin.{os.getpid()}.unlocked.tmp", f"{root}/t/a"]
 
 
 @pytest.fixture
@@ -227,11 +232,73 @@ def test_what_killed_writes_left_goes_and_what_others_are_writing_stays(store: S
         killed(
             DIE_WRITING.format(patch="Path.replace = kill").replace("t/x.parquet", f"{folder}settings.yaml"), store.url
         )
-    ours = f".settings.yaml.{os.getpid()}.tmp"
+    ours = f".settings.yaml.01234567.{machine_id()}.{os.getpid()}.unlocked.tmp"
     Path(store.url, ours).write_text("half")
     assert len(list(Path(store.url).rglob("*.tmp"))) == 4
     with Run(store.url).lock():
-        assert [path.name for path in Path(store.url).rglob("*.tmp")] == [ours]
+        assert temporaries(store) == [ours]
+
+
+def temporaries(store: Store) -> list[str]:
+    return sorted(path.name for path in Path(store.url).rglob("*.tmp"))
+
+
+GONE = 2**22 + 1  # above the largest process number
+ELSEWHERE = f".settings.yaml.01234567.89abcdef.{GONE}"
+
+
+def test_nothing_is_deleted_before_the_lock_is_held(store: Store) -> None:
+    with Run(store.url).lock():
+        for lease in ("fedcba98", "unlocked"):
+            store.write(f"{ELSEWHERE}.{lease}.tmp", b"half")
+            store.write(f".x.01234567.{machine_id()}.{GONE}.{lease}.tmp", b"half")
+        before = temporaries(store)
+        with pytest.raises(ArtifactError, match="another process is writing"), Run(store.url).lock():
+            pass
+        assert temporaries(store) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "stays"),
+    [
+        (f"{ELSEWHERE}.unlocked.tmp", 0, True),  # such as a review server's on another machine
+        (f"{ELSEWHERE}.unlocked.tmp", 2, False),
+        (f"{ELSEWHERE}.fedcba98.tmp", 0, False),  # its writer held the lock, and no longer does
+        (f".settings.yaml.01234567.{GONE}.tmp", 0, True),  # of an earlier version: of which machine is not known
+        (f".settings.yaml.01234567.{GONE}.tmp", 2, False),
+        (f".settings.yaml.{GONE}.tmp", 2, False),
+        ("settings.yaml.tmp", 2, True),
+        (".notes.tmp", 2, True),
+    ],
+)
+def test_the_locks_holder_deletes_what_no_process_can_be_writing(
+    store: Store, name: str, days: int, *, stays: bool
+) -> None:
+    store.write(f"review/{name}", b"half")
+    then = time.time() - days * 86_400
+    os.utime(store.path(f"review/{name}"), (then, then))
+    with Run(store.url).lock():
+        assert temporaries(store) == [name] * stays
+
+
+def test_what_is_written_under_a_lock_names_its_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, replace = list[str](), Path.replace
+
+    def noted(path: Path, target: Path) -> Path:
+        names.append(path.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    run = Run(store.url)
+    for _ in range(2):
+        with run.lock():
+            run.store.write("a", b"")
+            pickle.loads(pickle.dumps(run.store)).write("b", b"")  # as a worker on another machine does
+    run.store.write("c", b"")
+    leases = [name.split(".")[-2] for name in names]
+    assert [lease == "unlocked" for lease in leases] == [False, True, False, True, True]
+    assert leases[0] != leases[2]
+    assert all(is_temporary(name) for name in names)
 
 
 def test_many_write_one_file_at_once_and_each_whole(store: Store) -> None:
