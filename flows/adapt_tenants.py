@@ -83,6 +83,7 @@ def _step(
         def begin() -> tuple[list[Step], Callable[[], None]]:
             given = begun(own, base, mine, warm_start) if warm_start else base
             note(own, noted(run) | {WARM: given.start.url if given.start else ""})
+            own.store.write(SETTINGS, yaml.safe_dump(mine.model_dump(mode="json"), sort_keys=False).encode())
             return steps(given, mine, judges), lambda: save_head(own, given, mine.adapt)
 
         return Job(tenant, own, begin)

@@ -185,6 +185,20 @@ def whole(run: Run) -> None:
             raise ArtifactError(f"{message}; run the command that made the run again") from error
 
 
+def require_notes(run: Run) -> None:
+    """Make sure that a run's inputs and settings are noted: laws of a file have no settings.
+
+    Raises:
+        ArtifactError: a file is missing.
+    """
+    about = noted(run)
+    without_settings = LAWS in about and "encoders" not in about
+    names = [INPUTS] if without_settings else [INPUTS, SETTINGS]
+    missing = [run.store.path(name) for name in names if run.store.size(name) is None]
+    if missing:
+        raise ArtifactError(*(f"{path} is missing; run the command that made the run again" for path in missing))
+
+
 def note(run: Run, facts: Mapping[str, Any]) -> None:
     """Note something more of a run's making."""
     run.store.write(INPUTS, seal({**noted(run), **facts}))

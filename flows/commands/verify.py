@@ -11,25 +11,25 @@ from darklode.pipeline.base.artifacts.verify import verify as read_all
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.mine.admission.decisions import Decisions
 from darklode.pipeline.triplets.placement import MISPLACED, REBUILD_TRIPLETS, misplaced_triplets
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.labels import require_answers
 
 app = application()
 
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Read a run's tables, manifests and notes; name each file that is not what was written, and what to do.
+    """Read a run's tables, manifests and notes; name each file that is missing or damaged, and what to do.
 
     Triplets that lie in the folder of another tenant, source, split or day are named, too.
     """
     of, looked = Run(run), list[Looked]()
-    if not of.store.sizes("manifests") and not runs.noted(of):
+    if not any(map(of.store.sizes, ("manifests", "review/answers"))) and not runs.noted(of):
         raise runs.no_run(of)
     for one in read_all(of):
         looked.append(one)
         if one.wrong:
             _name(f"{of.store.path(one.file)} {one.wrong}")
-    notes = list(_damaged_notes(of))
+    notes = list(_faulty_notes(of))
     for sentence in notes:
         _name(sentence)
     damaged = len(notes) + sum(one.wrong is not None for one in looked)
@@ -40,7 +40,7 @@ def verify(run: RunArgument) -> None:
         n = sum(one_file.misplaced for one_file in misplaced)
         raise ArtifactError(f"{of.store.url}: {n:,} triplets {MISPLACED}, in the files named above; {REBUILD_TRIPLETS}")
     if damaged:
-        raise ArtifactError(f"{of.store.url} has {damaged:,} damaged file{'s' * (damaged > 1)}, named above")
+        raise ArtifactError(f"{of.store.url} has {damaged:,} damaged or missing file{'s' * (damaged > 1)}, named above")
     size = sum(one.size for one in looked) / 1e6
     _name(f"{of.store.url}: {len(looked):,} files, {size:,.1f} MB, hold what was written")
 
@@ -49,10 +49,15 @@ def _name(sentence: str) -> None:
     console.print(printable(sentence), soft_wrap=True)
 
 
-def _damaged_notes(run: Run) -> Iterator[str]:
-    """What cannot be read of the run's inputs and settings, of reviewers' answers and of decisions about days."""
-    for look in (lambda: runs.whole(run), Journal(run.store).read, Decisions(run.store).all):
+def _faulty_notes(run: Run) -> Iterator[str]:
+    """Faults of the noted inputs and settings, of reviewers' answers and of decisions about days."""
+    for look in (
+        lambda: runs.require_notes(run),
+        lambda: runs.whole(run),
+        lambda: require_answers(run),
+        Decisions(run.store).all,
+    ):
         try:
             look()
         except DarklodeError as error:
-            yield str(error)
+            yield from error.each

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, fields
+from datetime import UTC
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
+from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.validate.review.journal import FOLDER, Journal, standing
 from darklode.schemas.review_tables import REVIEWS
 
@@ -139,12 +141,35 @@ def labels_csv(tables: Tables) -> str:
     return file.getvalue()
 
 
+KEY = ("tenant", "query_id", "chunk_id", "reviewer")
+
 REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
 
 
 def answers_fingerprint(store: Store) -> str:
     """Identify a run's answers: each is a file that never changes."""
     return key_of(sorted(store.sizes(FOLDER).items()))
+
+
+def require_answers(run: Run) -> None:
+    """Make sure that every answer that was there when the run was last validated still is: nothing deletes one.
+
+    Raises:
+        ArtifactError: answers are missing, or a file of the journal is no answer.
+    """
+    answers = Journal(run.store).read()
+    try:
+        manifest = run.manifest(REVIEWS_STAGE)
+        reviews = run.tables(REVIEWS.name).read(REVIEWS.name).to_pylist() if manifest else []
+    except ArtifactError:
+        return  # a damaged manifest or part is reported as such
+    known = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
+    keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
+    before = sum(step.rows_in for step in manifest.funnel) if manifest else 0
+    missing = max(sum(key not in known for key in keys), before - len(answers))
+    if missing:
+        message = f"{run.store.path(FOLDER)} lacks {missing:,} of {before:,} answers that were validated"
+        raise ArtifactError(f"{message}; restore the folder from a backup: nothing else holds what people said")
 
 
 def write_reviews(store: Store, output: Output) -> None:

@@ -2,11 +2,17 @@
 
 import re
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from darklode.flows.runs import record, require_notes
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.validate.labels import REVIEWS_STAGE, write_reviews
+from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.schemas.settings import Settings
 from helpers.commands import Call, one_line
 from helpers.finished_run import finished_run
 from helpers.mined_tables import give_pairs, publish_triplets
@@ -20,9 +26,14 @@ NOTES = {
 }
 
 
+STAGES = ("ingest_documents", "chunk", "pool", "judge", "audit")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(finished_run(str(tmp_path / "run")).store.url)
+    run = finished_run(str(tmp_path / "run"))
+    record(run, {"docs": "handbook", "queries": "queries.csv"}, Settings())
+    return Path(run.store.url)
 
 
 def test_a_whole_run_is_said_to_be_whole(call: Call, folder: Path) -> None:
@@ -36,7 +47,7 @@ def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
     part.write_bytes(part.read_bytes()[:-1] + b"!")
     (folder / "manifests" / "chunk.json").write_text("{}")
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 2 damaged files, named above")
+    one_line(shown, f"{folder} has 2 damaged or missing files, named above")
     first, second = shown.out.splitlines()
     assert first.startswith(f"{folder}/manifests/chunk.json is damaged (no manifest: ")
     assert second == f"{part} is damaged; delete it and run the command that made it again"
@@ -48,9 +59,53 @@ def test_notes_are_read_too(call: Call, folder: Path, name: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(NOTES[name])
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 1 damaged file, named above")
+    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
     assert shown.out.startswith(str(path))
     assert len(shown.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["inputs.json", "settings.yaml"])
+def test_missing_notes_are_named(call: Call, folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    shown = call("verify", folder)
+    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+    assert shown.out == f"{folder / name} is missing; run the command that made the run again\n"
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> None:
+    (folder / "manifests" / f"{name}.json").unlink()
+    shown = call("verify", folder)
+    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+    assert shown.out.startswith(f"{folder}/manifests/{name}.json is missing, though files of the stage lie in tables/")
+
+
+def test_laws_of_a_file_have_no_settings(folder: Path) -> None:
+    (folder / "settings.yaml").unlink()
+    (folder / "inputs.json").write_bytes(b'{"laws": ["points.csv"]}')
+    require_notes(Run(str(folder)))
+    (folder / "inputs.json").write_bytes(b'{"laws": ["run"], "encoders": ["base"]}')
+    with pytest.raises(ArtifactError, match=r"settings\.yaml is missing"):
+        require_notes(Run(str(folder)))
+
+
+def test_missing_answers_are_named(call: Call, folder: Path) -> None:
+    run, began = Run(str(folder)), datetime.now(UTC)
+    journal = Journal(run.store)
+    for number in range(4):
+        at = began + timedelta(seconds=number)
+        journal.append(Answer("acme", "q", f"c{number % 3}", "ann", 1, at))
+    run.execute(run.plan(REVIEWS_STAGE, {}), lambda _, output: write_reviews(run.store, output))
+    assert call("verify", folder).code == 0
+    replaced, *others = sorted((folder / "review" / "answers").iterdir())
+    for path, missing in ((replaced, 1), (others[0], 2), (others[1], 3)):
+        path.unlink()
+        shown = call("verify", folder)
+        one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+        assert f"/review/answers lacks {missing} of 4 answers that were validated; restore the folder" in shown.out
+    for number in range(3):  # what is answered since does not make up for it
+        journal.append(Answer("acme", "q", f"new{number}", "ann", 1, began))
+    assert "lacks 2 of 4 answers" in call("verify", folder).out
 
 
 def test_where_no_run_is_it_says_so(call: Call, tmp_path: Path) -> None:
@@ -77,7 +132,7 @@ def test_a_run_that_a_flow_made_is_whole_and_mends_itself_when_copied_with_a_fau
     part = next((copied / "tables" / "verdicts").iterdir())
     data = part.read_bytes()
     part.write_bytes(data[:200] + bytes([data[200] ^ 4]) + data[201:])
-    one_line(call("verify", copied), "has 1 damaged file")
+    one_line(call("verify", copied), "has 1 damaged or missing file")
     assert re.search(rf"^judge +tables/verdicts/{part.name} is missing or damaged ", call("status", copied).out, re.M)
     one_line(call("query", copied, "SELECT count(*) FROM verdicts"), f"{part.name} is missing or damaged; run the")
     shutil.rmtree(copied / "verified", ignore_errors=True)

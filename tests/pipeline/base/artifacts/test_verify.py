@@ -107,3 +107,15 @@ def test_records_and_parts_of_an_unfinished_stage_are_read_too(run: Run) -> None
     redone = build(run.store.url)
     assert len(redone) == len(UNITS) - 2
     assert not wrong(run)
+
+
+def test_a_table_that_was_read_has_a_manifest(run: Run) -> None:
+    build(run.store.url)
+    run.execute(run.plan(Stage("audit", 1, ("qrels",), ()), {}), lambda _tables, _output: None)
+    assert not wrong(run)
+    run.store.delete("manifests/judge.json")
+    run.store.delete_folder("tables")
+    assert wrong(run) == {
+        "tables/qrels": "has no manifest of the stage that wrote it, and manifests/audit.json names it as input; "
+        "run the command that made the run again"
+    }
