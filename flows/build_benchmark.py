@@ -5,7 +5,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
-from darklode.flows.executor import executor
+from darklode.flows.executor import executor, preflight
 from darklode.flows.places import Place
 from darklode.flows.reporting import reporter
 from darklode.flows.runs import place_for, record
@@ -60,7 +60,9 @@ def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks f
     given = project(config, preset)
     chosen = load_settings(given.preset, config, values=settings)
     docs, queries = given.place("docs", docs), given.place("queries", queries)
-    run = place_for(given.place("out", out), mined=False)
+    out = given.place("out", out)
+    preflight(lambda checks: checks.of_build(docs, queries, out, chosen))
+    run = place_for(out, mined=False)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"docs": docs, "queries": queries}, chosen)
         tools.fetch_models(chosen)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from darklode.flows import tools
+from darklode.flows.executor import preflight
 from darklode.flows.jobs import steps_of
 from darklode.flows.places import Place
 from darklode.flows.runs import Recorded, record, recorded
@@ -36,6 +37,7 @@ def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None
         ArtifactError: the run has no test queries.
     """
     run = Run(out)
+    preflight(lambda checks: checks.of_evaluation(out, settings or {}))
     with run.lock():
         made = recorded(run)
         chosen = made.changed(settings or {})

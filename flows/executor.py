@@ -11,6 +11,9 @@ from darklode.flows import interrupt
 from darklode.flows.reporting import reporter
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from darklode.flows.preflight import Check
     from darklode.pipeline.base.artifacts import Manifest, Run, Step
 
 Progress = Callable[[int, int | None, str], None]
@@ -21,10 +24,14 @@ class Executor(Protocol):
 
     Attributes:
         tells: how a flow ends is told to whoever waits for it, by Prefect's hooks.
+        unchecked: no command looked for obstacles before the flow began, so the flow does.
     """
 
     @property
     def tells(self) -> bool: ...
+
+    @property
+    def unchecked(self) -> bool: ...
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """Run a step unless its result stands; `delays` are the seconds before each new try."""
@@ -37,6 +44,7 @@ class InProcess:
     """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
 
     tells = False
+    unchecked = False
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
         """See `Executor`."""
@@ -64,6 +72,25 @@ class DryRun(InProcess):
             raise StageIsDue(step.stage.name)
 
         execute(run, step, due)
+
+
+def preflight(checks: Callable[[ModuleType], Sequence[Check]]) -> None:
+    """Find all that would stop a flow before it begins, unless the command that started it has done so.
+
+    Args:
+        checks: gives the checks; its argument is `darklode.flows.preflight`, which takes a moment to load.
+
+    Raises:
+        DarklodeError: something is in the way.
+    """
+    if not executor().unchecked:
+        return
+    from darklode.flows import preflight
+
+    found = preflight.found_by(checks(preflight))
+    for note in found.notes:
+        reporter().say(note)
+    found.insist()
 
 
 def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Manifest, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import load_settings, project
+from darklode.flows.executor import preflight
 from darklode.flows.nights import (
     ask_to_learn,
     asked_to_learn,
@@ -94,10 +95,11 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     """
     given = project(config, preset)
     chosen = load_settings(given.preset, config, values=settings)
+    logs, docs, out = given.place("logs", logs), given.place("docs", docs), given.place("mined", out)
+    dates, wish = days(first, last), Wish(accept_days or (), discard_days or (), reason)
+    preflight(lambda checks: checks.of_mine(logs, docs, out, chosen, dates, wish))
     tools.fetch_ranker(chosen)
-    logs, docs = given.place("logs", logs), given.place("docs", docs)
-    run, dates = place_for(given.place("mined", out), mined=True), days(first, last)
-    wish = Wish(accept_days or (), discard_days or (), reason)
+    run = place_for(out, mined=True)
     with run.lock(), spreading(chosen.runner, run) as spread:
         record(run, {"logs": logs, "docs": docs}, chosen)
         job = steps(run, logs, docs, chosen, dates, spread)

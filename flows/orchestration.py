@@ -4,6 +4,7 @@
 """
 
 import atexit
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.events.worker import EventsWorker
-from prefect.logging import get_run_logger
+from prefect.logging import get_logger, get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -57,12 +58,14 @@ class Tasks:
 
     Args:
         artifacts: whether to make any; a server that ends with the command has nobody to look at them.
+        unchecked: see `Executor`.
     """
 
     tells = True
 
-    def __init__(self, *, artifacts: bool = True) -> None:
+    def __init__(self, *, artifacts: bool = True, unchecked: bool = False) -> None:
         self._artifacts = artifacts
+        self.unchecked = unchecked
         self._bar: ProgressArtifact | None = None
         self.refusal: DarklodeError | None = None
 
@@ -128,6 +131,15 @@ def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     return True
 
 
+def is_unexpected(record: logging.LogRecord) -> bool:
+    """Whether a log record is kept: not the traceback of an error of ours, whose sentence the flow's last state has."""
+    return not (record.exc_info and isinstance(record.exc_info[1], DarklodeError))
+
+
+for _logger in ("engine", "flow_runs"):
+    get_logger(_logger).addFilter(is_unexpected)
+
+
 class ProgressArtifact:
     """Tells the reporter of every step of a run, and Prefect's progress artifact now and then."""
 
@@ -159,7 +171,7 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
     @wraps(body)
     def managed(*args: P.args, **kwargs: P.kwargs) -> State[None]:
         outer = executor()
-        tasks = outer if isinstance(outer, Tasks) else Tasks()
+        tasks = outer if isinstance(outer, Tasks) else Tasks(unchecked=True)
         with executing(tasks), watched(tasks.lasting):
             try:
                 return Completed(message=body(*args, **kwargs))

@@ -257,6 +257,25 @@ def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment:
     assert not [line for line in logged if "Traceback" in line["message"]]
 
 
+def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site, tmp_path: Path) -> None:
+    wrong = {"docs": "nowhere", "queries": "elsewhere", "settings": {"judge": {"human": "lost.csv"}}}
+    _, failed = site.run("build-benchmark/local", out=str(tmp_path / "run"), **wrong)
+    assert failed["state"]["name"] == "Failed"
+    said = failed["state"]["message"].splitlines()
+    assert said[:2] == [f"{name} does not exist; name a file or a folder to read" for name in ("nowhere", "elsewhere")]
+    assert len(said) == 3
+    assert "lost.csv" in said[2]
+    assert not (tmp_path / "run").exists()
+    of_run = {"logs": {"flow_run_id": {"any_": [failed["id"]]}}}
+
+    def messages() -> list[str]:
+        return [line["message"] for line in site.ask("/logs/filter", of_run)]
+
+    wait_for(lambda: any("Finished in state Failed" in line for line in messages()), "the run's log")
+    wait_for(lambda: any("exited with status code" in line for line in messages()), "the worker's last word")
+    assert not [line for line in messages() if "Traceback" in line or "unexpected exception" in line]
+
+
 def operators(run: Run, settings: Settings) -> str:
     """The page that Prefect is to show of a run."""
     with opened(run, settings) as given:
