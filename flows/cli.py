@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from darklode.flows import interrupt
 from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
+from darklode.flows.start import INTERRUPTED, STOPPED
 
 COMMANDS = (
     "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "
@@ -106,30 +107,25 @@ def root(
         raise typer.Exit
 
 
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
-
-
 def guarded() -> int:
     """Run the command; whatever goes wrong becomes a message on stderr. Returns the exit code."""
     interrupt.listen()
     given = sys.argv[1:]
     try:
         app(args=[one for one in given if one != DEBUG])
-    except BrokenPipeError:  # such as `| head`
-        return 1
     except Exception as error:
         from darklode.flows.mistakes import explain
 
         return explain(error, debug=DEBUG in given)
     except SystemExit as stop:  # how typer ends, having explained what it refused
         if stop.code == INTERRUPTED:
-            errors.print("stopped; the same command goes on from here")
+            errors.print(STOPPED)
         return stop.code if isinstance(stop.code, int) else 1
     return 0
 
 
 def main() -> NoReturn:
-    """Entry point of the command `darklode`.
+    """Run the command; see `start.main`.
 
     It leaves without tearing the interpreter down: Prefect's threads still hold modules then, of which DuckDB would
     complain at length on stderr.

@@ -3,6 +3,7 @@
 import traceback
 
 from darklode.flows.console import errors, refuse
+from darklode.pipeline.base.artifacts.store import s3_failure
 from darklode.pipeline.base.errors import DarklodeError
 
 UNEXPECTED = "this should not happen: the same command with --debug shows where it did"
@@ -31,5 +32,7 @@ def messages(error: Exception) -> list[str]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return [f"{where}{error.strerror}"]
+    if sentence := s3_failure(error):
+        return [sentence]
     first = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
     return [f"{type(error).__name__}: {first}; {UNEXPECTED}"]

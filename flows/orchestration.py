@@ -42,7 +42,8 @@ from darklode.flows.naming import artifact_key, run_name
 from darklode.flows.notifying import notify
 from darklode.flows.reporting import reporter, summary
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.errors import DarklodeError, HeldBack, NoLift, NotPublishable
+from darklode.pipeline.base.artifacts.store import s3_failure
+from darklode.pipeline.base.errors import DarklodeError, HeldBack, MissingPart, NoLift, NotPublishable
 
 PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
 END_SECONDS = 5.0  # for a thread of Prefect's to end in; it takes milliseconds, unless a request of its own hangs
@@ -177,6 +178,10 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
                 return Completed(message=body(*args, **kwargs))
             except DarklodeError as error:
                 return refused(error)
+            except OSError as error:
+                if sentence := s3_failure(error):
+                    return refused(MissingPart(sentence))
+                raise
 
     managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
     managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # types are named in its module

@@ -20,7 +20,7 @@ from darklode.flows.runs import noted, place_for, recorded
 from darklode.flows.server import check_configured
 from darklode.flows.spreading import check_runner
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.store import writing
+from darklode.pipeline.base.artifacts.store import s3_failure, writing
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
@@ -87,7 +87,7 @@ def _outcome(check: Check) -> list[str | DarklodeError]:
     except DarklodeError as error:
         return [error]
     except OSError as error:  # it must not hide what the other checks find
-        return [InputError(*messages(error))]
+        return [MissingPart(sentence) if (sentence := s3_failure(error)) else InputError(*messages(error))]
 
 
 def of_paths(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:

@@ -4,6 +4,7 @@ DarklodeError
 ├── SettingsError         an unknown key, a value out of bounds
 │   └── CommandLineError  the same of an option, and not of a file
 ├── InputError            a path, file or column that cannot be read at all
+│   ├── DamagedFile       a file whose bytes are not what its ending or its beginning says
 │   ├── MissingColumns    columns that a source must have, and no name of its own says which they are
 │   ├── TooManyRejects    so many bad rows that the mapping must be wrong
 │   └── EverythingDropped a stage dropped every row; its rejects are written
@@ -51,6 +52,10 @@ class CommandLineError(SettingsError):
 
 class InputError(DarklodeError):
     """An input that cannot be read at all."""
+
+
+class DamagedFile(InputError):
+    """A file that cannot be decoded; of a folder of documents it alone is left out."""
 
 
 class MissingColumns(InputError):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage
+from darklode.pipeline.base.errors import DamagedFile
 from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, Columns, document_columns
 from darklode.pipeline.ingest.files import Choice, File, choose_documents
 from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
@@ -68,12 +69,15 @@ class Folder:
 
     def _read(self, file: File) -> Row | None:
         self._intake.saw(1)
-        data = whole(file, self._intake.at, self._limit)
-        self._intake.closed(file)
+        data: bytes | None = None
         try:
+            try:
+                data = whole(file, self._intake.at, self._limit)
+            finally:
+                self._intake.closed(file)
             prose = self._prose(data, file)
             head = self._head(prose)
-        except BadDocumentError as reason:
+        except (BadDocumentError, DamagedFile) as reason:
             shown = data and data[:LONGEST].decode(errors="replace")
             self._intake.reject(str(reason), file.name, None, shown or None)
             return None

@@ -1,6 +1,6 @@
 """`python -m darklode` is the command `darklode`."""
 
-from darklode.flows.cli import main
+from darklode.flows.start import main
 
 if __name__ == "__main__":
     main()

@@ -230,6 +230,16 @@ def test_a_wrong_command_line_ends_with_2(at_desk: Path, command: str) -> None:
     assert "Traceback" not in shown.err + shown.out
 
 
+def test_an_s3_server_that_is_away_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "name", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    for name, value in {**keys, "AWS_ENDPOINT_URL": NOBODY.removesuffix("/v1")}.items():
+        monkeypatch.setenv(name, value)
+    shown = call("status", "s3://bucket/run")
+    assert shown.code == 1
+    assert shown.err.startswith(f"error: S3 at {NOBODY[7:-3]} cannot be reached (curlCode: 7, ")
+    assert mistakes.UNEXPECTED not in shown.err
+
+
 def test_there_are_sixty_and_more() -> None:
     assert len(TELLS) + len(REFUSED) > 60
 

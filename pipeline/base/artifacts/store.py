@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -336,6 +337,23 @@ def check_address(url: str) -> None:
         raise ArtifactError(
             f"an {parts.scheme}:// address must not carry keys or options; set AWS_* in the environment"
         )
+
+
+_AWS = re.compile(r"AWS Error (\w+)(?: \([^)]*\))? during (\w+) operation: (.*)", re.DOTALL)
+
+
+def s3_failure(error: Exception) -> str | None:
+    """A sentence for an error of pyarrow's S3 filesystem, which has no errno as other OSErrors do; None for others."""
+    found = _AWS.search(str(error)) if isinstance(error, OSError) else None
+    if found is None:
+        return None
+    kind, operation, said = found[1], found[2], " ".join(found[3].split())
+    if kind == "NETWORK_CONNECTION" or "curlCode" in said:
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "//AWS"
+        place = urlsplit(endpoint).netloc.rpartition("@")[2] or endpoint  # without a user's name and password
+        remedy = "check the network, AWS_ENDPOINT_URL and AWS_REGION, and run the same command again"
+        return f"S3 at {place} cannot be reached ({said}); {remedy}"
+    return f"S3 refused {operation} ({kind}: {said}); check the bucket, AWS_REGION and the keys in AWS_*"
 
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.errors import DamagedFile, InputError
 from darklode.pipeline.ingest.files import File
 from darklode.pipeline.ingest.rejects import LONGEST, Intake
 
@@ -31,7 +31,8 @@ def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
     with carriage returns alone, they become line feeds. Nothing else is checked.
 
     Raises:
-        InputError: the file cannot be opened, its gzip is damaged or cut off, or its UTF-16 is invalid.
+        DamagedFile: its gzip is damaged or cut off, or its UTF-16 is invalid.
+        InputError: it cannot be opened.
     """
     try:
         with file.path.open("rb") as raw:
@@ -39,9 +40,9 @@ def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
             with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as stream:
                 yield from _decoded(stream, lambda: at(raw.tell()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{file.path} is not a whole gzip file ({error}); copy it again") from error
+        raise DamagedFile(f"{file.path} is not a whole gzip file ({error}); copy it again") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{file.path} begins as UTF-16 but is not ({error.reason}); save it as UTF-8") from error
+        raise DamagedFile(f"{file.path} begins as UTF-16 but is not ({error.reason}); save it as UTF-8") from error
     except OSError as error:
         raise InputError(f"{file.path} cannot be read ({error.strerror}); check its permissions") from error
 

@@ -119,9 +119,17 @@ def test_byte_order_marks_and_gzip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [gzip.compress(b"words " * 999)[:-9], b"not gzip"], ids=["cut", "other"])
-def test_a_damaged_gzip_is_an_error(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(InputError, match=r"a\.md\.gz is not a whole gzip file"):
-        ingest(tmp_path, {"a.md.gz": data})
+def test_a_damaged_gzip_is_rejected_and_the_other_documents_are_read(tmp_path: Path, data: bytes) -> None:
+    got = ingest(tmp_path, {"a.md.gz": data, "b.md": "b", "c.md": b"\xff\xfe\x00\xd8", "d.md": "d"})
+    assert [row["doc_id"] for row in got.rows] == ["b.md", "d.md"]
+    assert [row["file"] for row in got.rejects] == ["a.md.gz", "c.md"]
+    assert "is not a whole gzip file" in got.rejects[0]["reason"]
+    assert "begins as UTF-16 but is not" in got.rejects[1]["reason"]
+
+
+def test_a_damaged_gzip_alone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a whole gzip file"):
+        ingest(tmp_path, {"a.md.gz": b"not gzip"})
 
 
 def test_a_long_file_is_rejected_unread(tmp_path: Path) -> None:

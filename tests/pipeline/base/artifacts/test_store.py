@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.store import UntouchedStore
+from darklode.pipeline.base.artifacts.store import UntouchedStore, s3_failure
 from darklode.pipeline.base.artifacts.temporary import is_temporary, machine_id
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
@@ -315,3 +315,33 @@ def test_an_untouched_store_is_read_and_never_written(tmp_path: Path) -> None:
     with pytest.raises(NotWritable, match="only read"):
         store.write("a", b"2")
     assert store.read("a") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "When getting information for bucket 'b': AWS Error NETWORK_CONNECTION during HeadBucket operation: "
+            "curlCode: 7, Could not connect to server",
+            r"S3 at localhost:9 cannot be reached \(curlCode: 7, Could not .* check the network, AWS_ENDPOINT_URL",
+        ),
+        (
+            "When listing objects: AWS Error ACCESS_DENIED during ListObjectsV2 operation: Access\nDenied",
+            r"S3 refused ListObjectsV2 \(ACCESS_DENIED: Access Denied\); check the bucket, AWS_REGION and the keys",
+        ),
+        (
+            "When reading: AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: No response body.",
+            r"S3 refused HeadObject \(UNKNOWN: No response body",
+        ),
+        ("disk on fire", None),
+    ],
+)
+def test_an_error_of_s3_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: str, said: str | None) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://name:secret@localhost:9")
+    sentence = s3_failure(OSError(error))
+    if said is None:
+        assert sentence is None
+    else:
+        assert sentence is not None
+        assert re.match(said, sentence)
+    assert s3_failure(ValueError(error)) is None
