@@ -257,7 +257,11 @@ def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment:
     assert not [line for line in logged if "Traceback" in line["message"]]
 
 
-def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site, tmp_path: Path) -> None:
+def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(
+    site: Site, workplace: Path, tmp_path: Path
+) -> None:
+    log = workplace / "worker.log"
+    before = len(log.read_text())
     wrong = {"docs": "nowhere", "queries": "elsewhere", "settings": {"judge": {"human": "lost.csv"}}}
     _, failed = site.run("build-benchmark/local", out=str(tmp_path / "run"), **wrong)
     assert failed["state"]["name"] == "Failed"
@@ -272,7 +276,9 @@ def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site,
         return [line["message"] for line in site.ask("/logs/filter", of_run)]
 
     wait_for(lambda: any("Finished in state Failed" in line for line in messages()), "the run's log")
-    wait_for(lambda: any("exited with status code" in line for line in messages()), "the worker's last word")
+    ended = f"'{failed['name']}' exited with status code"
+    wait_for(lambda: ended in " ".join(log.read_text()[before:].split()), "the end of the run's process")
+    assert "Traceback" not in log.read_text()[before:]
     assert not [line for line in messages() if "Traceback" in line or "unexpected exception" in line]
 
 
