@@ -159,6 +159,11 @@ def test_a_threshold_lies_between_the_classes_and_near_one_half() -> None:
     assert threshold == pytest.approx(0.15)  # as far from one half as 0.85, and as good: the lower one
 
 
+def test_of_equally_good_thresholds_the_nearest_to_one_half_is_taken() -> None:
+    equal = columns([(0.1, False), (0.2, True), (0.45, False), (0.9, True)])
+    assert fit_threshold(*equal) == (pytest.approx(0.675), pytest.approx(0.5))  # at 0.15 kappa is 0.5, too
+
+
 WORTHLESS: list[list[tuple[float, bool]]] = [
     [],
     [(0.5, True)],

@@ -98,3 +98,13 @@ def test_an_index_knows_the_keys_that_come_again(batches: list[list[int]]) -> No
 def test_the_first_of_each(numbers: list[int]) -> None:
     expected = [number not in numbers[:place] for place, number in enumerate(numbers)]
     assert first_of_each(keys(numbers)).tolist() == expected
+
+
+def test_an_index_numbers_keys_beyond_two_bytes() -> None:
+    many = np.arange(140_000, dtype=np.uint64).reshape(-1, 2)
+    asked = np.array([0, 65_535, 65_536, 69_999])
+    grown = KeyIndex(many[:66_000])
+    grown.add(many[66_000:])
+    for index in (KeyIndex(many), grown):
+        assert index.find(many[asked]).tolist() == asked.tolist()
+        assert index.matches(many[asked])[1].tolist() == asked.tolist()

@@ -142,3 +142,22 @@ def test_a_server_that_asks_for_a_long_wait_is_given_up_in_time(wait: str, busy:
     with pytest.raises(DarklodeError, match=rf"asked to wait \(Retry-After: {wait}\).*0\.6 s \(judge.give_up_after\)"):
         asyncio.run(go())
     assert 0.5 < time.monotonic() - began < 20
+
+
+def test_a_call_that_is_given_up_counts_as_what_it_was_estimated_at() -> None:
+    """Nobody knows what the server made of it: a limit must not be exceeded."""
+
+    async def go(one: Client) -> None:
+        found: list[str] = []
+        calling = asyncio.create_task(collect(one, [["a", "b"]], found))
+        while server.requests < 2:
+            await asyncio.sleep(0.01)
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        assert not found
+
+    with FakeChat(latency=3) as server:
+        one = client_of(server)
+        asyncio.run(go(one))
+    assert (one.counters.prompt_tokens, one.counters.completion_tokens) == (20, 2)
+    assert one.counters.in_flight == 0

@@ -102,3 +102,11 @@ def test_after_a_restart_it_begins_with_one_and_old_failures_do_not_count(clock:
     assert (pace.limit, pace.room) == (1, 1)
     round_of(pace, clock, 2 * WINDOW, answered=1)
     assert pace.limit == 2
+
+
+def test_one_call_may_always_be_under_way_however_often_it_is_turned_away(clock: Clock) -> None:
+    pace = Pace(8, first=4)
+    for _ in range(30):
+        round_of(pace, clock, WINDOW / 4, answered=0, turned_away=1)
+        assert pace.limit >= 1
+        assert pace.room >= 1
