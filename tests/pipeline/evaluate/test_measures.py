@@ -68,6 +68,13 @@ def test_a_perfect_list_reaches_the_ceiling_and_no_more() -> None:
     assert measured([lists], labels, ["q"], ["R@10"])[0, 0] == pytest.approx(found[0])
 
 
+def test_a_perfect_list_has_the_most_relevant_texts_first() -> None:
+    grades = [0] * 12 + [1, 2]
+    labels = pa.table({"query_id": ["q"] * 14, "text_id": [f"t{n:02}" for n in range(14)], "relevance": grades})
+    names = ["nDCG@10", "R@2", "RR@10", "nDCG@1"]
+    assert ceilings(labels, ["q"], names)[0] == pytest.approx([1.0, 1.0, 1.0, 1.0])
+
+
 def test_the_deepest_measure_says_how_deep_lists_are() -> None:
     assert depth_of(["nDCG@10", "R@1000"]) == 1000
 

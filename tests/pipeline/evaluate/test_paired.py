@@ -6,6 +6,7 @@ from scipy import stats
 
 from darklode.pipeline.evaluate.paired import (
     MIN_CLUSTERS,
+    POWER,
     Chance,
     compared,
     detectable_gain,
@@ -171,3 +172,15 @@ def test_holm_is_what_the_paper_steps_through() -> None:
     assert holm(given).tolist() == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.5])
     assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
     assert holm([]).tolist() == []
+
+
+def test_p_of_draws_is_never_zero() -> None:
+    """The data are one of the draws (Phipson and Smyth 2010): none of 99 that reaches them means p is at most .01."""
+    ahead = np.random.default_rng(0).uniform(0.1, 0.2, (60, 1))
+    assert 0 < compared(ahead, np.zeros((60, 1)), groups_of(60), Chance(flips=99)).p[0] <= 0.01
+
+
+def test_the_standard_error_is_that_of_a_sample() -> None:
+    ahead = np.random.default_rng(0).normal(0.05, 0.2, (5, 1))
+    found = compared(ahead, np.zeros((5, 1)), groups_of(5), Chance(10, 10))
+    assert found.detectable[0] == pytest.approx(POWER * ahead.std(ddof=1) / np.sqrt(5))
