@@ -49,6 +49,11 @@ def test_no_more_can_be_missed_than_was_left() -> None:
     assert said.high == said.share == 50 / 60
 
 
+def test_no_more_can_be_missed_than_was_left_though_half_of_the_slice_was() -> None:
+    said = missed(found=100, unjudged=5, positives=10, reached=5)
+    assert said.share == said.high == 5 / 115, "by the slice alone it were 100 more"
+
+
 def test_a_slice_without_a_positive_promises_nothing_however_large() -> None:
     assert needed(0, recall_outside(0.2, 0.3)) is None
 
