@@ -1,10 +1,11 @@
 """Intervals of predictions: they hold new points, widen beyond the sizes, and hang on the seed alone."""
 
 import numpy as np
+from scipy.stats import kstest, t
 
 from darklode.pipeline.laws.bands import band, refits
 from darklode.pipeline.laws.fitting import fit
-from darklode.pipeline.laws.forms import SIZE, Points
+from darklode.pipeline.laws.forms import CONSTANT, SIZE, Points
 
 SIZES = np.repeat(2.0 ** np.arange(7, 13), 4)
 
@@ -48,3 +49,12 @@ def test_as_many_points_as_constants_have_none() -> None:
     low, high = band(fit(SIZE, few), few, 10, 0)
     assert np.isnan(low).all()
     assert np.isnan(high).all()
+
+
+def test_noise_is_drawn_from_students_distribution_of_few_points() -> None:
+    """Normal noise of a spread that n − k residuals tell little of is t-distributed with n − k degrees of freedom."""
+    values = np.array([0.99, 1.0, 1.02, 1.03])
+    found = fit(CONSTANT, Points(np.arange(1.0, 5.0), np.full(4, np.nan), values))
+    spread = np.sqrt((np.log(values / found.constants["delta"]) ** 2).sum() / 3)
+    noise = np.array([drawn for _, drawn in refits(found, 3000, 0)])
+    assert kstest(noise / spread, t(3).cdf).pvalue > 0.01

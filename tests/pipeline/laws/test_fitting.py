@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import curve_fit
+from scipy.stats import laplace
 
 from darklode.pipeline.laws.fitting import HUBER, fit, huber
 from darklode.pipeline.laws.forms import JOINT, PARAMETERS, SIZE, STARTED, Floats, Form, Points
@@ -80,3 +82,28 @@ def test_huber_is_a_sum() -> None:
     one = np.array([HUBER / 2, 5 * HUBER])
     assert huber(one) == pytest.approx(0.125 + 4.5)
     assert huber(np.tile(one, 3)) == pytest.approx(3 * huber(one))
+
+
+def noisy(noise: float) -> Points:
+    sizes = np.repeat(SIZES, 2)
+    drawn = np.random.default_rng(1).normal(0, noise, len(sizes))
+    return points(sizes, ((600 / sizes) ** 0.4 + 0.8) * np.exp(drawn))
+
+
+def test_the_criterion_is_that_of_the_likeliest_laplace_distribution() -> None:
+    """AIC is 2k − 2 ln L; the correction for n points 2k(k + 1) / (n − k − 1), k with the distribution's scale."""
+    found = fit(SIZE, noisy(0.01))
+    n, k = len(found.points), 3 + 1
+    likelihood = laplace.logpdf(found.residuals, scale=np.abs(found.residuals).mean()).sum()
+    assert found.aicc == pytest.approx(2 * k - 2 * likelihood + 2 * k * (k + 1) / (n - k - 1))
+
+
+def test_the_covariance_is_that_of_scipys_least_squares() -> None:
+    given = noisy(1e-4)  # so little that Huber's loss is a square
+    found = fit(SIZE, given)
+    start = list(found.constants.values())
+    _, wanted = curve_fit(
+        lambda size, scale, beta, delta: np.log((scale / size) ** beta + delta),
+        given.size, np.log(given.value), p0=start,
+    )  # fmt: skip
+    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance())), np.sqrt(np.diag(wanted)), rtol=0.02)
