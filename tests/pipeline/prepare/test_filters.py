@@ -27,6 +27,11 @@ def test_duplicates_name_who_stands_for_them(run: Run) -> None:
     ]
 
 
+def test_duplicates_are_told_whatever_the_form_of_their_letters(run: Run) -> None:
+    cleaned(run, ["ｆｉｌｅ format", "ﬁle format", "file format"], deduplicate=True)
+    assert [row["text"] for row in read(run, "cleaned_queries")] == ["ｆｉｌｅ format"]
+
+
 def test_duplicates_stay_within_the_tenant(run: Run) -> None:
     cleaned(run, ["same text"] * 2, ["a", "b"], deduplicate=True)
     assert len(read(run, "cleaned_queries")) == 2
