@@ -1,14 +1,15 @@
 """The effort is chosen on one half; drift is told from noise."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.serve.vectors.recall import advice, held_out
+from darklode.pipeline.serve.vectors.recall import Part, advice, held_out
 from darklode.pipeline.serve.vectors.searcher import Searcher
-from helpers.indexed import clustered, made
+from helpers.indexed import IDS, clustered, made
 from helpers.runs import read
 
 
@@ -25,6 +26,22 @@ def test_the_quickest_of_what_reaches_the_target_on_its_half_is_in_use(indexed: 
     assert (facts["effort"], facts["rerank"]) == (chosen["effort"], chosen["rerank"])
     assert chosen == reached[costs.index(min(costs))]
     assert {row["queries"] for row in tried} == {30}
+
+
+def test_recall_is_the_share_of_the_exact_list_of_the_same_depth(indexed: Path) -> None:
+    queries, texts = clustered(40, seed=9), Run(str(indexed / "index")).tables().read("indexed_texts").to_pylist()
+    number = {row["text_id"]: row["number"] for row in texts}
+    exact = np.argsort(-(queries @ clustered().T), axis=1)[:, :100]
+    right = np.array([[number[IDS[place]] for place in row] for row in exact])
+    with Searcher(str(indexed / "index")) as searcher:
+        finder, effort = searcher._finder, int(searcher.facts["effort"])
+        found, _ = finder.find(queries, 100, effort)
+        rows = Part("base", queries, right).rows(finder, effort)
+    for row, (half, depth) in zip(rows, product((0, 1), (10, 100)), strict=True):
+        pairs = zip(found[half::2, :depth].tolist(), right[half::2, :depth].tolist(), strict=True)
+        shares = [len({*mine} & {*wanted}) / depth for mine, wanted in pairs]
+        assert (row["depth"], row["queries"]) == (depth, 20)
+        assert row["recall"] == np.mean(shares) > 0.5
 
 
 def test_a_short_list_is_the_head_of_a_long_one(indexed: Path) -> None:

@@ -67,3 +67,12 @@ def test_codes_of_too_many_bits_for_one_number_are_grouped_all_the_same() -> Non
     wide = narrow * 60_000
     for one, other in zip(residual.groups(narrow), residual.groups(wide), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_code_is_that_of_the_nearest_centre_whatever_the_centres_lengths() -> None:
+    draws = np.random.default_rng(0)
+    vectors = draws.normal(0, 1, (300, 4)).astype(np.float32)
+    centres = (draws.normal(0, 1, (20, 4)) * draws.uniform(0.1, 3, (20, 1))).astype(np.float32)
+    codes, _ = residual.coded(vectors, [centres])
+    distances = np.linalg.norm(vectors[:, None] - centres[None], axis=2)
+    np.testing.assert_array_equal(codes[:, 0], distances.argmin(axis=1))
