@@ -47,7 +47,7 @@ def literal_hard(q: Floats, right: Floats, wrong: Floats) -> float:
         max(0.0, MARGIN - sim(q[i, :m], one[i, :m]) + sim(q[i, :m], other[i, :m])) / N
         for one, other in zip(right, wrong, strict=True)
         for m in NESTED
-        for i in range(N)
+        for i in range(len(q))
     )
 
 
@@ -103,3 +103,13 @@ def test_nothing_to_learn_from_is_no_nan() -> None:
     assert loss.item() == 0
     assert empty.positives.grad is not None
     assert torch.isfinite(empty.positives.grad).all()
+
+
+def test_a_hard_negative_without_the_view_is_no_term_of_the_margin_loss() -> None:
+    one = batch(views=1)
+    against = one.against.clone()
+    against[0, 2] = False
+    kept = torch.tensor([0, 1, 3, 4, 5])
+    rows = [part[..., kept, :].numpy() for part in (one.queries, one.positives, one.negatives)]
+    wanted = literal_hard(*rows) * N / len(kept)  # it divides by N
+    assert float(hard(replace(one, against=against), NESTED, MARGIN)) == pytest.approx(wanted, rel=1e-10)
