@@ -1,5 +1,7 @@
 """Encoders: how many numbers each method trains, by formula, and where they begin."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -102,3 +104,35 @@ def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: st
     encoder.take(moved | {START: began}, 1.0)
     encoder.merge()
     np.testing.assert_allclose(encoder.vectors(asked), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize(("alpha", "scale"), [(None, 1.0), (12, 3.0)])
+def test_lora_adds_its_product_scaled_by_alpha_over_rank(alpha: int | None, scale: float) -> None:
+    torch.manual_seed(0)
+    small = XLMRobertaConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    model = AutoModel.from_config(small)
+    before = model.encoder.layer[0].attention.self.query.weight.detach().clone()
+    settings = AdaptSettings(method="lora", rank=4, alpha=alpha, targets=("query",))
+    lora, trained = add_lora(model, settings), trainable(model, settings)
+    a, b = (next(one for name, one in trained.items() if f".lora_{part}." in name) for part in "AB")
+    with torch.no_grad():
+        b.normal_()
+    wanted = before + scale * (b @ a).detach()
+    lora.merge_and_unload()
+    torch.testing.assert_close(model.encoder.layer[0].attention.self.query.weight.detach(), wanted)
+
+
+def test_documents_have_their_prompt_and_vectors_are_cut_with_and_without_gradients(tmp_path: Path) -> None:
+    settings = model_in(tmp_path).model_copy(update={"document_prompt": "how ", "dimensions": 5, "batch_size": 2})
+    loaded = load_model(settings, "cpu")
+    texts = ["badu", "befi kuma", "kuma"]
+    raw = loaded.encode(["how badu", "how befi kuma", "how kuma"], show_progress_bar=False)[:, :5]
+    wanted = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    encoder = Encoder(loaded, settings, AdaptSettings(method="full"))
+    np.testing.assert_allclose(encoder.document_vectors(texts), wanted, atol=1e-5)
+    loaded.train()
+    found = encoder.documents(texts)
+    np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-5)
+    assert found.requires_grad

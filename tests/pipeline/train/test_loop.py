@@ -1,11 +1,17 @@
 """What happens around the steps: which candidates count, and when a trial stops."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from darklode.pipeline.train.heads import Head
-from darklode.pipeline.train.loop import Course, Look, aims, allow, collapses, spread
+from darklode.pipeline.train.loop import Course, Lesson, Look, aims, allow, collapses, spread
+from darklode.pipeline.train.nearest import nearest
 from darklode.pipeline.train.task import Labels, Probabilities
+from darklode.pipeline.train.vectors import Floats, Ints
+from darklode.pipeline.train.weights import Weights
+from darklode.schemas.adaptation import AdaptSettings
 
 
 def look(step: int, loss: float | None, validation: float) -> Look:
@@ -54,3 +60,82 @@ def test_the_best_step_is_kept_when_a_trial_is_stopped() -> None:
 def test_spread_is_none_where_all_vectors_are_one() -> None:
     assert spread(np.tile(np.array([[0.6, 0.8]], np.float32), (4, 1))) == pytest.approx(0, abs=1e-6)
     assert spread(np.eye(2, dtype=np.float32)) == pytest.approx(1)
+
+
+def test_of_equally_good_steps_the_first_is_kept() -> None:
+    course, head = Course(), Head(8, 1)
+    for step, validation in [(0, 0.5), (50, 0.7), (100, 0.7), (150, 0.6)]:
+        course.add(look(step, None, validation), head)
+    assert course.step == 50
+
+
+class TurningQuery:
+    """One query, whose vector has turned by `angle` from (1, 0)."""
+
+    angle = 0.0
+
+    def vectors(self, _queries: object) -> Floats:
+        return np.array([[np.cos(self.angle), np.sin(self.angle)]], np.float32)
+
+    def state(self) -> Weights:
+        return {}
+
+
+ANGLES = np.arange(8) * 0.3
+
+
+class Circle:
+    """Texts at `ANGLES`."""
+
+    vectors = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]).astype(np.float32)
+
+    def near(self, queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
+        return nearest(queries, self.take, range(len(ANGLES)), depth)
+
+    def take(self, positions: Ints) -> Floats:
+        return self.vectors[positions]
+
+
+def lesson_of(model: TurningQuery, anchor: Floats | None = None) -> Lesson:
+    """The text at angle 0 is the positive; all others were judged as not relevant."""
+    none, others = np.zeros(0, np.int64), np.arange(1, len(ANGLES))
+    task = SimpleNamespace(
+        frozen=Circle(),
+        train=SimpleNamespace(vectors=model.vectors(None), index=np.zeros(1, np.int32)),
+        validation=SimpleNamespace(reached=lambda *_: 0.5),
+        pair_query=np.zeros(1, np.int64),
+        pair_position=np.zeros(1, np.int64),
+        known=Labels.of(np.zeros(1, np.int64), np.zeros(1, np.int64), len(ANGLES)),
+        refused=Labels.of(np.zeros(len(others), np.int64), others, len(ANGLES)),
+        siblings=Labels.of(none, none, len(ANGLES)),
+        said=None,
+        whole=False,
+    )
+    settings = AdaptSettings(steps=12, refresh_steps=4, negatives=1, draw=1, soft_targets=False)
+    return Lesson(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
+
+
+def hard_negatives(lesson: Lesson, model: TurningQuery) -> list[int]:
+    """The text that the query is held against at each step; it turns by a tenth of the circle of texts each time."""
+    found = []
+    for step in range(12):
+        model.angle = 0.3 * step / 2
+        assert lesson.goes_on(step)
+        found.append(int(lesson.candidates(np.zeros(1, np.int64))[1]))
+    return found
+
+
+def test_negatives_are_mined_anew_at_each_refresh_and_only_then() -> None:
+    model = TurningQuery()
+    assert hard_negatives(lesson_of(model), model) == [1] * 4 + [2] * 4 + [4] * 4
+
+
+@pytest.mark.parametrize("anchor", [None, np.array([[0, 1]], np.float32)])
+def test_the_anchor_stays_where_training_began_though_negatives_are_refreshed(anchor: Floats | None) -> None:
+    model = TurningQuery()
+    lesson, began = lesson_of(model, anchor), model.vectors(None)
+    hard_negatives(lesson, model)
+    pairs = np.zeros(1, np.int64)
+    np.testing.assert_array_equal(
+        lesson.turn(pairs, lesson.candidates(pairs)).start, began if anchor is None else anchor
+    )

@@ -1,6 +1,7 @@
 """Which texts become negatives, of labels and scores that are written by hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,3 +83,14 @@ def test_what_a_mining_replaced_is_counted() -> None:
     after = mined(task(positive=0, known=[0, 2], refused=[]))
     assert after.replaced(before) == 0.25
     assert before.replaced(before) == 0.0
+
+
+def test_the_margin_is_a_share_of_the_size_of_the_positives_score() -> None:
+    """With 5 %: below 0.6 − 0.03 where the positive scores 0.6, below −0.6 − 0.03 where it scores −0.6."""
+    for scores, wanted in (
+        ([0.6, 0.99, 0.58, 0.56, 0.1, -0.9, 0.59, 0.575], [3, 4, 5, -1]),
+        ([-0.6, 0.99, -0.58, -0.62, -0.64, -0.9, -0.57, -0.625], [4, 5, -1, -1]),
+    ):
+        shelf: Any = Shelf(np.column_stack([scores, np.sqrt(1 - np.square(scores))]).astype(np.float32))
+        given = replace(task(positive=0, known=[0], refused=[]), frozen=shelf)
+        assert mined(given).positions.tolist() == [wanted]

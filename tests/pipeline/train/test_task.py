@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -15,6 +15,13 @@ def test_labels_know_their_pairs() -> None:
     asked = labels.have(np.array([[0], [2]]), np.array([[1, 5, -1], [1, 5, 9]]))
     assert asked.tolist() == [[True, False, False], [False, True, False]]
     assert not Labels.of(np.array([], np.int64), np.array([], np.int64), 10).have(np.array([0]), np.array([1])).any()
+
+
+def test_of_several_probabilities_of_a_pair_the_largest_counts_and_none_that_is_unknown() -> None:
+    query, position = np.array([1, 0, 1, 1, 0, 2]), np.array([3, 2, 3, 3, 2, 1])
+    values = np.array([0.4, 0.1, 0.9, np.nan, 0.3, np.nan], np.float32)
+    found = Probabilities.of(query, position, values, 5)
+    np.testing.assert_allclose(found.look_up(np.array([0, 1, 2]), np.array([2, 3, 1])), [0.3, 0.9, np.nan])
 
 
 def test_pairs_known_and_refused_are_those_of_the_labels(adapted: Adapted) -> None:
