@@ -67,17 +67,19 @@ def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapte
 
 def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Task) -> None:
     encoder = Joint(FAST, adapted.base)._open()
-    lesson = JointLesson(task, FAST.model_copy(update={"refresh_steps": LOOK}), 0, encoder, lambda *_: None)
+    settings = FAST.model_copy(update={"steps": LOOK + 10, "refresh_steps": 30})
+    lesson = JointLesson(task, settings, 0, encoder, lambda *_: None)
     lesson.texts = words(adapted.base, task.frozen)
     lesson.goes_on(0)
     assert lesson.task is task
     lesson.goes_on(1)
     assert lesson.task is task, "nothing is due"
-    with torch.no_grad():
-        for one in encoder.parameters():
-            one.add_(torch.randn(one.shape) * 0.1)
-    lesson.goes_on(LOOK)
-    assert (lesson.task.frozen.take(np.arange(3)) == encoder.document_vectors(lesson.texts)[:3]).all()
+    for due in (30, LOOK, LOOK + 10):  # a refresh, a look, the last step
+        with torch.no_grad():
+            for one in encoder.parameters():
+                one.add_(torch.randn(one.shape) * 0.1)
+        lesson.goes_on(due)
+        assert (lesson.task.frozen.take(np.arange(3)) == encoder.document_vectors(lesson.texts)[:3]).all()
 
 
 def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp_path: Path) -> None:
