@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from httpx import HTTPError, HTTPStatusError, codes
@@ -28,7 +29,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.runtime import deployment, flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
@@ -146,10 +147,10 @@ def _crash(flow_run_id: UUID) -> None:
         if dead.state and not dead.state.is_final():
             _keep_slots_of_others(client, dead)
             cancelled = dead.state.is_cancelling()
-            ended = Cancelled(message=MESSAGE) if cancelled else Crashed(message=MESSAGE)
+            ended: State[Any] = Cancelled(message=MESSAGE) if cancelled else Crashed(message=MESSAGE)
             client.set_flow_run_state(flow_run_id, ended, force=True)
             if dead.deployment_id and not cancelled and dead.run_count < MAX_STARTS:
-                again = AwaitingRetry(message="its process was killed; it goes on where it stopped")
+                again: State[Any] = AwaitingRetry(message="its process was killed; it goes on where it stopped")
                 client.set_flow_run_state(flow_run_id, again, force=True)
         its = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
         for task_run in client.read_task_runs(flow_run_filter=its):
@@ -171,7 +172,7 @@ def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:
     granted = client.increment_concurrency_slots_with_lease(
         names=[f"none-{dead.id}"], slots=1, mode="concurrency", lease_duration=LEASE_SECONDS
     )
-    holding = Pending()  # which frees no slot and, unlike Running, counts as no start
+    holding: State[Any] = Pending()  # which frees no slot and, unlike Running, counts as no start
     holding.state_details.deployment_concurrency_lease_id = UUID(granted.json()["lease_id"])
     client.set_flow_run_state(dead.id, holding, force=True)
 

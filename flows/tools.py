@@ -48,7 +48,7 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
     """
     found = ranking_retrievers(settings)
     judges, chunks = _ranking(settings), settings.chunk.model_dump(mode="json")
-    version = key_of(judges.identity, identities(found), chunks, through and through.isoformat())
+    version = key_of(judges.identity, identities(found), chunks, through.isoformat() if through else None)
     return Ranker(judges, found, version)
 
 

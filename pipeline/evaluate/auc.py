@@ -156,7 +156,7 @@ def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
     share[labels] = (below[0] + below[1]) / 2 / len(negative)
     share[~labels] = (above[0] + above[1]) / 2 / len(positive)
     share -= share[labels].mean()
-    return np.bincount(query, share / np.where(labels, len(positive), len(negative)))
+    return np.asarray(np.bincount(query, share / np.where(labels, len(positive), len(negative))), np.float64)
 
 
 def _drawn_queries(n: int, chance: Chance) -> NDArray[np.uint16]:

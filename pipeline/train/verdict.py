@@ -86,7 +86,7 @@ def _undecided(found: Mapping[str, Any]) -> str | None:
             "needed; label test queries of other clusters"
         )
     said = f"nDCG@10 {_between(found)} on {queries} test queries"
-    if is_above_zero(found | {"low": -found["high"]}):
+    if is_above_zero({**found, "low": -found["high"]}):
         return f"it does harm: {said}"
     if found["difference"] <= 0:
         return f"no lift is seen: {said}"

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.artifacts import Json, Store
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
@@ -113,6 +113,6 @@ class Decisions:
         return found
 
 
-def identity(standing: Mapping[str, Sequence[Decision]]) -> list[list[object]]:
+def identity(standing: Mapping[str, Sequence[Decision]]) -> list[Json]:
     """All that decisions change, as plain values."""
     return [[asdict(one) for one in made] for _, made in sorted(standing.items())]

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, Unit, key_of
+from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Part, Stage, Tables, Unit, key_of
 from darklode.pipeline.mine.admission.admitted import OUT, WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decision, identity
 from darklode.pipeline.mine.admission.measures import MEASURES, measured
@@ -89,7 +89,7 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
     output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
 
 
-def _outside(standing: Standing, day: str) -> list[object]:
+def _outside(standing: Standing, day: str) -> list[Json]:
     return [day in standing.read, identity({day: standing.decided.get(day, ())})]
 
 
@@ -154,9 +154,9 @@ class _Past:
             connection.register("no_rows", TABLES[table].empty())
             connection.execute(f"CREATE TEMP TABLE {name}_before AS FROM no_rows")
 
-    def basis(self, day: str) -> list[object]:
+    def basis(self, day: str) -> list[Json]:
         """What a day's state hangs on: its own figures, and what is known of the days of eight weeks before."""
-        own = [self._digests[name].get(day, "") for name in ("figures", "marks")]
+        own: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
         return [own, [[other, self._links[other]] for other in self._window(day)]]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
