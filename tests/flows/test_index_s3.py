@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 from darklode.flows.build_index import build_index, update_index
+from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.serve.vectors.searcher import Searcher
-from helpers.adapted import word
+from helpers.adapted import model_in, word
 from helpers.commands import Call
+from helpers.indexed import IDS, clustered, put_vectors, settings_in
 from helpers.review_run import ask
 from helpers.searching_pages import answering
 
@@ -34,3 +36,22 @@ def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: 
         (tmp_path / "here" / name).read_bytes() for name in names
     ]
     assert update_index(url, str(run)).startswith("Nothing changed.")
+
+
+def test_an_index_of_a_file_on_s3_follows_its_content(tmp_path: Path, bucket: str) -> None:
+    """The second file has the size of the first; one vector in the middle is another."""
+    url, out, vectors = f"{bucket}/vectors.parquet", str(tmp_path / "index"), clustered(200)
+    settings = settings_in(tmp_path) | {"index": {"kind": "flat", "queries": 20}}
+    facts = []
+    for turned in (False, False, True):
+        mine = vectors.copy()
+        mine[100] *= -1 if turned else 1
+        data = Path(put_vectors(tmp_path / "v.parquet", IDS[:200], mine)).read_bytes()
+        Store(bucket).write("vectors.parquet", data)
+        build_index(url, model_in(tmp_path).model, out, settings)
+        with Searcher(out) as searcher:
+            facts.append((searcher.facts["content"], searcher.facts["texts"]))
+            assert searcher.search(mine[100:101], 1).ids(0) == [IDS[100]]
+    assert facts[0] == facts[1]
+    assert facts[0][0] != facts[2][0]
+    assert facts[0][1] != facts[2][1]
