@@ -171,6 +171,9 @@ class TripletSettings(Section):
     min_probability: Share = Field(
         0.6, description="a judge's positive is learned from at this probability on; one without any is, too"
     )
+    min_letters: int = Field(
+        15, ge=0, description="minimum letters and digits of a judge's positive, without headings and links; 0: none"
+    )
     max_positives: int = Field(5, ge=0, description="positives of a query that are learned from, best first; 0: all")
     same_document: bool = Field(
         False, description="chunks of a document that holds a positive of the query may be its negatives"

@@ -16,7 +16,7 @@ from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 8, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 9, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
 BLOCK = 4096  # triplets whose texts are joined at a time
@@ -80,12 +80,28 @@ RELEVANT = """
     ) AS place FROM distinct_texts WHERE relevance > 0
 """
 
+# Letters and digits outside of Markdown headings and links; a CJK character says as much as three letters.
+HEADINGS_AND_LINKS = r"(?m)^[ \t]*#{1,6}[ \t].*$|!?\[[^\]]*\]\([^)]*\)|https?://\S+"
+CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
+BARE = rf"""
+    CREATE TEMP TABLE bare AS
+    WITH contents AS (
+        SELECT tenant, query_id, chunk_id, regexp_replace(text, '{HEADINGS_AND_LINKS}', ' ', 'g') AS content
+        FROM relevant JOIN chunks USING (tenant, chunk_id)
+        WHERE NOT unlikely AND NOT held AND source <> 'human'
+    )
+    SELECT tenant, query_id, chunk_id FROM contents
+    WHERE length(regexp_replace(content, '[^\pL\pN]', '', 'g'))
+          + 2 * length(regexp_replace(content, '{CJK}', '', 'g')) < $min_letters
+"""
+
 # NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
 POSITIVES = """
     CREATE TEMP TABLE positives AS
     SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
            fused_score - abs(fused_score) * CAST($margin AS DOUBLE) AS ceiling
-    FROM relevant WHERE NOT unlikely AND NOT held AND ($most = 0 OR place <= $most)
+    FROM relevant ANTI JOIN bare USING (tenant, query_id, chunk_id) WHERE NOT unlikely AND NOT held
+    QUALIFY $most = 0 OR row_number() OVER (PARTITION BY tenant, query_id ORDER BY place) <= $most
 """
 
 ANSWERING = """
@@ -179,7 +195,8 @@ LEFT_OUT = """
                count(*) FILTER (held AND NOT unlikely) AS held
         FROM relevant
     )
-    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held
+    SELECT p.n AS total, o.n AS overruled, p.n - o.n - c.texts AS copies, c.unlikely, c.held,
+           (SELECT count(*) FROM bare) AS bare
     FROM counts c, (SELECT count(*) AS n FROM positives) p, (SELECT count(*) AS n FROM overruled) o
 """
 
@@ -240,11 +257,12 @@ def triplets(
 
     Chunks with the same text share one label, and make one positive. Positives, best first: people's labels, then
     grade, probability and fused score; at most `max_positives` a query, and none that the judge gives less than
-    `min_probability`; if positives are kept `apart`, none that answers a query of the test split, nor in training one
-    of validation. Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks
-    beyond the pool whose fused score lies below s⁺ − |s⁺|·margin. None is of a document that holds a chunk with a
-    relevant label, unless `same_document` lets it. What is left out and a shortfall are counted, never filled with
-    random text. Scores are the fused retrieval scores of both, on one scale.
+    `min_probability` or whose text has fewer than `min_letters` letters and digits, unless people labelled it; if
+    positives are kept `apart`, none that answers a query of the test split, nor in training one of validation.
+    Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks beyond the pool
+    whose fused score lies below s⁺ − |s⁺|·margin. None is of a document that holds a chunk with a relevant label,
+    unless `same_document` lets it. What is left out and a shortfall are counted, never filled with random text. Scores
+    are the fused retrieval scores of both, on one scale.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
@@ -272,6 +290,7 @@ def made(share: Share) -> Pieces:
         connection.execute(HELD, {"apart": share.apart})
         connection.execute(LABELLED, {"min_probability": settings.min_probability})
         connection.execute(RELEVANT)
+        connection.execute(BARE, {"min_letters": settings.min_letters})
         connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
         connection.execute(ANSWERING, {"same_document": settings.same_document})
         for statement in (JUDGED, MINED, NEGATIVES):
@@ -319,12 +338,13 @@ def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 def _step(counts: Counter[str]) -> FunnelStep:
     """Positives in, triplets out, and why the others are none."""
-    names = ("total", "unlikely", "held", "copies", "overruled", "rows")
-    total, unlikely, held, copies, overruled, rows = (counts[name] for name in names)
+    names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
+    total, unlikely, held, copies, overruled, bare, rows = (counts[name] for name in names)
     dropped = {
         "less likely than triplets.min_probability": unlikely,
-        "beyond triplets.max_positives": total - unlikely - held - copies - overruled - rows,
+        "beyond triplets.max_positives": total - unlikely - held - copies - overruled - bare - rows,
     }
+    dropped |= {"shorter than triplets.min_letters": bare} if bare else {}
     dropped |= {"positive of a held-out query": held} if held else {}
     dropped |= {"same text as another positive of the query": copies} if copies else {}
     dropped |= {"people labelled the same text not relevant": overruled} if overruled else {}

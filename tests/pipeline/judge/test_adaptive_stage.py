@@ -224,7 +224,9 @@ def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(on_topic))
     execute(run, LABEL, lambda tables, output: label(tables, output, LabelSettings()))
     execute(
-        run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, TripletSettings(negatives=40), apart=False)
+        run,
+        TRIPLETS_STAGE,
+        lambda tables, output: triplets(tables, output, TripletSettings(negatives=40, min_letters=0), apart=False),
     )
     left = {(query, chunk) for _, query, chunk in pairs_of(run, "unjudged")}
     rows = read(run, "triplets")

@@ -131,7 +131,7 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
 
 def made(run: Run, worlds: dict[str, World], *, apart: bool = False, **options: object) -> Manifest:
     lay(run, worlds)
-    chosen = TripletSettings.model_validate(options)
+    chosen = TripletSettings.model_validate({"min_letters": 0} | options)
     return execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=apart))
 
 
@@ -235,7 +235,7 @@ def test_triplets_are_those_of_a_literal_reading(
     first: int, apart: bool, tmp_path_factory: pytest.TempPathFactory, **options: Any
 ) -> None:
     """Ten worlds at a time, each a tenant of its own: what one would take from another shows."""
-    chosen = TripletSettings(**options)
+    chosen = TripletSettings(**{"min_letters": 0} | options)
     worlds = {f"t{number}": world(first + number) for number in range(10)}
     run = Run(str(tmp_path_factory.mktemp("triplets")))
     manifest = made(run, worlds, apart=apart, **options)
@@ -259,7 +259,7 @@ def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypa
     lay(run, worlds)
 
     def work(tables: Tables, output: Output) -> None:
-        triplets(tables, output, TripletSettings(), apart=True, spread=elsewhere)
+        triplets(tables, output, TripletSettings(min_letters=0), apart=True, spread=elsewhere)
 
     there = execute(run, TRIPLETS_STAGE, work)
     assert there.outputs == here.outputs
@@ -362,7 +362,7 @@ def test_passages_are_what_the_judge_reads_or_plain_text(run: Run, form: str, pa
     chunks = run.tables("chunks").read("chunks").to_pylist()
     named = {"c00": {"title": "Guide", "heading": "Setup"}, "c01": {"title": "Guide"}}
     put(run, "chunks", pa.Table.from_pylist([row | named.get(row["chunk_id"], {}) for row in chunks], CHUNKS.schema))
-    chosen = TripletSettings.model_validate({"negatives": 1, "text_form": form})
+    chosen = TripletSettings.model_validate({"negatives": 1, "text_form": form, "min_letters": 0})
     execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=False))
     (row,) = written(run)
     assert [row["positive"], *row["negatives"]] == passages
@@ -479,3 +479,33 @@ def test_blocks_and_threads_change_no_byte(run: Run, monkeypatch: pytest.MonkeyP
     assert made(run, worlds).outputs == whole.outputs
     assert (written(run), len(rows) > 14) == (rows, True)
     assert run.tables("triplets").read("triplets").schema.equals(TRIPLETS.schema)
+
+
+SHORT = [
+    "Inference",
+    "## Training a model with several workers",
+    "[Inference](serve/inference.md)",
+    "- https://a.example/b",
+]
+LONG = [
+    "Set num_gpus=1 here.",
+    "## Inference\n\nServe a trained model.",
+    "See [the guide](a.md) to serve models.",
+    "推論を実行する",
+]
+
+
+def test_a_bare_heading_or_link_is_no_positive_unless_people_say_so(run: Run) -> None:
+    chunks = [f"c{number:02d}" for number in range(len(SHORT) + len(LONG))]
+    given = simple(dict.fromkeys(chunks, 1), depth=8, texts=dict(zip(chunks, [*SHORT, *LONG], strict=True)))
+    reason = "shorter than triplets.min_letters"
+    manifest = made(run, {"t": given}, min_letters=15, max_positives=0)
+    assert sorted(row["positive"] for row in written(run)) == sorted(LONG)
+    assert manifest.funnel[0].dropped[reason] == len(SHORT)
+    assert not {text for row in written(run) for text in row["negatives"]} & {*SHORT, *LONG}
+    made(run, {"t": given}, min_letters=15, max_positives=3)
+    assert [row["positive"] for row in written(run)] == LONG[:3], "what is left out takes no other positive's place"
+    assert reason not in made(run, {"t": given}, min_letters=0).funnel[0].dropped
+    given.people = {("q", chunk) for chunk in chunks}
+    made(run, {"t": given}, min_letters=15, max_positives=0)
+    assert len(written(run)) == len(chunks)
