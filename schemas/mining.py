@@ -50,7 +50,7 @@ class LogSettings(Section):
     )
     late_days: int = Field(2, ge=0, description="an event may arrive so many days late; later ones are rejected")
     mask_personal_data: bool = Field(
-        True, description="mask e-mail addresses, phone and card numbers, IP addresses and tokens in queries"
+        True, description="mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens in queries"
     )
     bot_queries_per_minute: int = Field(
         30, ge=0, description="leave out a session's day with more searches than this in a minute; 0: keep all"

@@ -98,7 +98,7 @@ class CleanSettings(Section):
     keep_all: bool = Field(False, description="let every query through (test collections); nothing is dropped")
     noise: bool = Field(True, description="drop code, stack traces, log lines, test strings and empty queries")
     mask_personal_data: bool = Field(
-        True, description="mask e-mail addresses, phone and card numbers, IP addresses and tokens"
+        True, description="mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens"
     )
     min_percentile: float = Field(25, ge=0, le=100, description="drop shorter word counts (DevRev-Search, 3.1)")
     max_percentile: float = Field(75, ge=0, le=100, description="drop longer word counts (DevRev-Search, 3.1)")

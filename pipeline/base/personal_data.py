@@ -1,26 +1,144 @@
 """Masking personal data and secrets in queries, so that they reach no dataset."""
 
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# RE2 patterns, replaced in this order: an address inside a URL before the digits of a phone number.
-MASKS = {
-    "[email]": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    "[token]": (
-        r"\b(?:sk|pk|rk|ghp|gho|xox[abprs]|glpat|whsec|pel|AKIA|ASIA)[-_A-Z0-9][\w-]{10,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-        r"|\b[0-9a-fA-F]{32,}\b"
-    ),
-    "[ip]": r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{0,4}\b",
-    "[card]": r"\b(?:\d{4}[ -]?){3}\d{4}\b",
-    "[phone]": (
-        r"(?:\+\d{1,3}[ .-]?(?:\(0\)[ .-]?)?|\(\d{2,5}\)[ .-]?)\d{1,5}(?:[ .-]?\d{2,4}){1,4}\b"
-        r"|\b0\d{1,4}[ /-]\d{3,}(?:[ -]?\d{2,})*\b|\b\d{3}[ .-]\d{3}[ .-]\d{4}\b"
-    ),
-}
+from darklode.pipeline.base.phone_numbers import phone_spans
+from darklode.pipeline.base.secret_patterns import secret_spans
+
+Span = tuple[int, int]
+
+SUSPECT = (
+    r"[@＠]|%40|[([{]at[)\]}]|\pN(?:[^\pL\pN]{0,3}\pN){6,}|[0-9a-fA-F:]:[0-9a-fA-F]*:|(?:\d{1,3}\.){3}\d"
+    r"|[\w/+=.-]{16,}|://|(?i:passw|passphrase|pwd|secret|token|api.?key|access.?key|bearer|basic )"
+)
+"""RE2: what may hold anything that is masked; all other texts are passed by at once."""
+
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_NO_NAME = r"\s@＠<>()\[\]{}\"`,;:|\\/=?!*#$^，。、：；！？（）「」【】《》“”‘"
+_SIGN = rf"[^{_NO_NAME}{_CJK}]"
+_FIRST = rf"[^{_NO_NAME}{_CJK}'’.&~%+-]"
+_LABEL = rf"(?:[^{_NO_NAME}{_CJK}'’.&~%+_]{{1,63}}|[{_CJK}\w-]{{1,63}})"
+_EMAIL = re.compile(
+    rf"(?:{_FIRST}{_SIGN}{{0,63}}|[{_CJK}0-9._-]{{1,64}}|\"[^\"@\n]{{1,64}}\")(?:[@＠]|%40)"
+    rf"(?P<domain>{_LABEL}(?:[.．。]{_LABEL})+)"
+)
+_SPELT_OUT = re.compile(
+    r"[\w.+-]{1,64} ?[(\[{]at[)\]}] ?[\w-]{1,63}(?: ?(?:\.|[(\[{](?:dot|punkt)[)\]}]) ?[\w-]{1,63}){1,5}", re.I
+)
+_NO_DOMAINS = frozenset(
+    "png jpg jpeg gif svg webp service socket timer target mount js ts tsx jsx json yaml yml css scss html".split()
+)
+_MAC = re.compile(r"(?<![\w:.-])[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?![\w:])")
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})(?:%\w{1,16})?(?![\w:])"
+)
+_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d|-[A-Za-z])")
+_NUMBERED = re.compile(r"(?:\b(?:version|ver|release|build|section|chapter|clause|table|figure|sec)\.?|§)\s*v?\Z", re.I)
+_CARD = re.compile(r"(?<![\w.+-])\d(?:[ \u00a0.-]?\d){12,18}(?!\w|\.\d)")
+_CARD_GROUPS = re.compile(r"\d{4}([ \u00a0.-])\d{4}\1\d{4}\1\d{4}|3[47]\d\d([ \u00a0.-])\d{6}\2\d{5}")
 
 
-def mask(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace e-mail addresses, secrets, IP addresses, card and phone numbers by the kind's name in brackets."""
-    for name, pattern in MASKS.items():
-        text = pc.replace_substring_regex(text, pattern, name)
+def mask(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Replace e-mail addresses, secrets, IP and MAC addresses, card and phone numbers by the kind in brackets."""
+    if isinstance(text, pa.ChunkedArray):
+        return pa.chunked_array([mask(chunk) for chunk in text.chunks], text.type)
+    suspects = pc.fill_null(pc.match_substring_regex(text, SUSPECT), False)
+    if not suspects.true_count:
+        return text
+    masked = pa.array([mask_text(one) for one in text.filter(suspects).to_pylist()], text.type)
+    return pc.replace_with_mask(text, suspects, masked)
+
+
+def mask_text(text: str) -> str:
+    """One text with its personal data masked."""
+    for name, find in _FINDERS:
+        spans = _joined(find(text))
+        for start, end in reversed(spans):
+            text = f"{text[:start]}[{name}]{text[end:]}"
     return text
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, those that overlap as one."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _emails(text: str) -> Iterator[Span]:
+    for match in _EMAIL.finditer(text):
+        last = re.split(r"[.．。]", match["domain"])[-1].lower()
+        is_remote = match[0].startswith("git@") and text[match.end() : match.end() + 1] == ":"
+        if not (is_remote or last in _NO_DOMAINS or len(last) < 2 or any(map(str.isdigit, last[:1]))):
+            yield match.span()
+    yield from (match.span() for match in _SPELT_OUT.finditer(text))
+
+
+def _macs(text: str) -> Iterator[Span]:
+    return (match.span() for match in _MAC.finditer(text))
+
+
+def _addresses(text: str) -> Iterator[Span]:
+    for match in _IPV6.finditer(text):
+        written = match[0].partition("%")[0]
+        cut = written.endswith(":") and not written.endswith("::")
+        if _is_ipv6(written.removesuffix(":") if cut else written):
+            yield match.start(), match.end() - cut
+    for match in _IPV4.finditer(text):
+        if _is_ipv4(match[0]) and not _NUMBERED.search(text[max(0, match.start() - 12) : match.start()]):
+            yield match.span()
+
+
+def _is_ipv6(written: str) -> bool:
+    """Whether it is somebody's address: no time, no path of C++, not the loopback, not the unspecified address."""
+    try:
+        address = ipaddress.IPv6Address(written)
+    except ValueError:
+        return False
+    groups = [group for group in written.split(":") if group]
+    named = len(groups) == 8 or any(len(group) >= 3 for group in groups)
+    return named and any(map(str.isdigit, written)) and not (address.is_loopback or address.is_unspecified)
+
+
+def _is_ipv4(written: str) -> bool:
+    """Whether it is an address that is somebody's: not the loopback, the unspecified address or a net's mask."""
+    try:
+        address = ipaddress.IPv4Address(written)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or written.startswith("255."))
+
+
+def _cards(text: str) -> Iterator[Span]:
+    for match in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", match[0])
+        if _CARD_GROUPS.fullmatch(match[0]) or (
+            "." not in match[0] and digits[0] in "23456" and _has_check_digit(digits)
+        ):
+            yield match.span()
+
+
+def _has_check_digit(digits: str) -> bool:
+    """Luhn's check."""
+    doubled = [int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(digits))]
+    return len(set(digits)) > 1 and sum(value - 9 * (value > 9) for value in doubled) % 10 == 0
+
+
+_FINDERS: tuple[tuple[str, Callable[[str], Iterable[Span]]], ...] = (
+    ("email", _emails),
+    ("token", secret_spans),
+    ("mac", _macs),
+    ("ip", _addresses),
+    ("card", _cards),
+    ("phone", phone_spans),
+)
+"""In this order: an address inside a URL before the digits of a phone number."""
