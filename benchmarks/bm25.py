@@ -52,7 +52,7 @@ RANK_QUERIES = 4
 
 def documentation(root: Path) -> list[str]:
     """Chunks of at most 500 characters from the documentation, each under its document's title."""
-    splitter = splitter_of(ChunkSettings())
+    splitter = splitter_of(ChunkSettings().size)
     documents = read_jsonl(root / "opensearch-docs" / "corpus.jsonl")
     pieces = (f"{doc.get('title', '')}\n{piece}" for doc in documents for piece in splitter.split_text(doc["text"]))
     return list(islice(pieces, FEW))

@@ -19,8 +19,8 @@ _CUE = re.compile(
     re.I,
 )
 _ID_CUE = re.compile(
-    r"\b(?:order|orders|id|ids|ticket|sku|isbn|issn|doi|part|item|case|serial|invoice|issue|bug|account|number of|version"
-    r"|port|pid|uid|timestamp|epoch|ts|seed|hash|bytes|offset|build|commit|revision|rev|model|article|artikel|nr|no|ean"
+    r"\b(?:order|orders|id|ids|ticket|sku|isbn|issn|doi|part|item|case|serial|invoice|issue|bug|account|number of"
+    r"|version|port|pid|uid|timestamp|epoch|ts|seed|hash|bytes|offset|build|commit|revision|rev|model|article|artikel|nr|no|ean"
     r"|upc|gtin|asin|ref|reference|tracking|line|row|code|error|status|size|value|max|min)\W{0,3}\Z",
     re.I,
 )

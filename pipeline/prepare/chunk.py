@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from darklode.schemas.tables import CHUNKS
 if TYPE_CHECKING:
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-CHUNK = Stage("chunk", 1, ("documents",), ("chunks",))
+CHUNK = Stage("chunk", 2, ("documents",), ("chunks",))
 SEPARATORS = ["\n\n", "\n", ". ", " ", ""]
 SHARD_BYTES = 1 << 24
 """Of the parts of the documents in a shard, about, as they lie on disk."""
@@ -84,23 +85,23 @@ def _write(output: Output, pieces: Iterator[pa.Table]) -> dict[str, int]:
     return dict(next(pieces).to_pylist()[0])
 
 
-def splitter_of(settings: ChunkSettings) -> RecursiveCharacterTextSplitter:
+def splitter_of(size: int, overlap: int = 0) -> RecursiveCharacterTextSplitter:
     """What cuts the texts: at paragraphs, then lines, sentences, words, characters."""
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
     return RecursiveCharacterTextSplitter(
-        separators=SEPARATORS, chunk_size=settings.size, chunk_overlap=settings.overlap, keep_separator="end"
+        separators=SEPARATORS, chunk_size=size, chunk_overlap=overlap, keep_separator="end"
     )
 
 
 def cut(shard: Uncut) -> Pieces:
     """Cut a shard: of each part its chunks, rejected documents, rejected pieces, and a row of counts."""
-    splitter = splitter_of(shard.settings)
+    splitter = splitter_of(shard.settings.size, shard.settings.overlap)
     for part in shard.parts:
-        yield from _part(shard.tables.part(part), splitter, shard.settings.overlap)
+        yield from _part(shard.tables.part(part), splitter, shard.settings)
 
 
-def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Pieces:
+def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, settings: ChunkSettings) -> Pieces:
     chunks: list[Row] = []
     empty: list[Row] = []
     wordless: list[Row] = []
@@ -108,7 +109,7 @@ def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, overlap
         if not document["text"].strip():
             empty.append(document)
             continue
-        for row in _chunks(document, spans(document["text"], splitter, overlap)):
+        for row in _chunks(document, spans(document["text"], splitter, settings)):
             (chunks if _WORD.search(row["text"]) else wordless).append(row)
     _number(chunks)
     yield CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names})
@@ -117,8 +118,55 @@ def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, overlap
     yield pa.table({"documents": [documents.num_rows], "chunks": [len(chunks)], "no text": [len(empty)]})
 
 
-def spans(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
-    """Where each piece of the splitter lies in the text, in characters: first, and one past the last.
+def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSettings) -> Iterator[tuple[int, int]]:
+    """Where each chunk lies in the text, in characters: first, and one past the last.
+
+    A heading at the end of a piece belongs to the piece that follows, which is cut if it becomes longer than
+    `settings.size`. A heading that takes more than half of that stays a chunk of its own.
+    """
+    headings: list[tuple[int, int]] = []
+    for start, end, is_heading in _without_trailing_headings(text, _pieces(text, splitter, settings.overlap)):
+        if is_heading:
+            headings.append((start, end))
+            continue
+        while headings and start - headings[0][0] > settings.size // 2:
+            yield headings.pop(0)
+        begin = min(headings[0][0], start) if headings else start
+        headings = []
+        if end - begin <= settings.size:
+            yield begin, end
+            continue
+        room = min(settings.size - (start - begin), (end - start) * 5 // 8)  # more would leave but a word or two
+        first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
+        rest = text[start + len(first) : end].lstrip()
+        yield begin, start + len(first)
+        yield end - len(rest), end
+    yield from headings
+
+
+def _without_trailing_headings(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
+    """The pieces, the headings that one ends with as a piece of their own, and whether a piece is only headings."""
+    headings = [(match.start("level"), match.end()) for match in _heading_lines(text)]
+    for start, end in pieces:
+        heading = _trailing(text, start, end, headings)
+        if body := text[start:heading].rstrip() if heading is not None else text[start:end]:
+            yield start, start + len(body), False
+        if heading is not None:
+            yield heading, end, True
+
+
+def _trailing(text: str, start: int, end: int, headings: list[tuple[int, int]]) -> int | None:
+    """Where the headings begin that a piece ends with; None where it ends with something else."""
+    last = bisect_left(headings, (end, 0)) - 1
+    found = None
+    while last >= 0 and headings[last][0] >= start and not text[headings[last][1] : end].strip():
+        found = end = headings[last][0]
+        last -= 1
+    return found
+
+
+def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
+    """Where each piece of the splitter lies in the text.
 
     The splitter's own offsets are wrong where a text repeats itself. Only white space lies between two pieces that do
     not overlap, so the first match past the last piece is the true one. Pieces that overlap in a text that repeats
@@ -185,6 +233,12 @@ class _Outline:
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
     """Offset, level and words of each heading."""
+    for match in _heading_lines(text):
+        yield match.start("level"), len(match["level"]), _bare(match["text"])
+
+
+def _heading_lines(text: str) -> Iterator[re.Match[str]]:
+    """The lines that are headings, outside of fenced code."""
     fence = ""
     for match in _LINE.finditer(text):
         if mark := match["fence"]:
@@ -192,8 +246,8 @@ def _headings(text: str) -> Iterator[tuple[int, int, str]]:
                 fence = mark
             elif mark.startswith(fence) and not match["info"].strip():
                 fence = ""
-        elif not fence and (words := _bare(match["text"])):
-            yield match.start("level"), len(match["level"]), words
+        elif not fence and _bare(match["text"]):
+            yield match
 
 
 def _bare(heading: str) -> str:

@@ -1,5 +1,6 @@
 """Chunks: true offsets, stable ids, the headings above them, and what is turned away."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def one(run: Run, text: str, title: str | None = None, **settings: int) -> Rows:
 
 
 def places_of(text: str, size: int, overlap: int = 0) -> list[tuple[int, int]]:
-    return list(spans(text, splitter_of(ChunkSettings(size=size, overlap=overlap)), overlap))
+    return list(spans(text, splitter_of(size, overlap), ChunkSettings(size=size, overlap=overlap)))
 
 
 def rejects(run: Run) -> Rows:
@@ -99,6 +100,62 @@ def test_ids_are_stable_while_other_texts_change(run: Run) -> None:
     assert after["gamma"] == before["gamma"]
 
 
+VAT = """## Invoices
+
+An invoice is sent on the first working day of each month.
+
+### VAT
+
+VAT is shown on each line of the invoice. It is due in your country.
+"""
+
+
+def test_a_heading_belongs_to_the_chunk_that_follows_it(run: Run) -> None:
+    rows = one(run, VAT, size=80)
+    assert [row["text"] for row in rows] == [
+        "## Invoices\n\nAn invoice is sent on the first working day of each month.",
+        "### VAT\n\nVAT is shown on each line of the invoice. It is due in your country.",
+    ]
+    assert [row["heading"] for row in rows] == [None, "Invoices"]
+
+
+def test_a_chunk_that_is_too_long_with_its_heading_is_cut(run: Run) -> None:
+    rows = one(run, VAT, size=70)
+    assert [row["text"] for row in rows] == [
+        "## Invoices\n\nAn invoice is sent on the first",
+        "working day of each month.",
+        "### VAT\n\nVAT is shown on each line of the invoice.",
+        "It is due in your country.",
+    ]
+    assert [VAT[row["start"] : row["end"]] for row in rows] == [row["text"] for row in rows]
+
+
+def test_headings_in_a_row_stay_together(run: Run) -> None:
+    rows = one(run, "Some text here.\n\n# A\n\n## B\n\nThe text below.\n\n## C", size=28)
+    assert [row["text"] for row in rows] == ["Some text here.", "# A\n\n## B\n\nThe text below.", "## C"]
+
+
+def test_a_heading_longer_than_half_a_chunk_is_one(run: Run) -> None:
+    rows = one(run, "text\n\n# A heading of many words\n\nThe text below it.", size=30)
+    assert [row["text"] for row in rows] == ["text", "# A heading of many words", "The text below it."]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    parts=st.lists(
+        st.sampled_from(["\n\n# One\n\n", "\n## Two\n", "word ", "A sentence. ", "\n\n", "- item\n"]), max_size=40
+    ),
+    size=st.integers(24, 60),
+)
+def test_no_chunk_with_text_ends_in_a_heading_unless_nothing_follows(parts: list[str], size: int) -> None:
+    text = "".join(parts)
+    places = places_of(text, size)
+    for start, end in places:
+        word = re.search(r"word|sentence|item", text[end:])
+        if word and text[start:end].split("\n")[-1] in ("# One", "## Two"):
+            assert end + word.start() - start > size // 2, text[start:end]
+
+
 def test_headings_above_a_chunk(run: Run) -> None:
     text = """# The title
 
@@ -126,17 +183,17 @@ the end of all these words
 """
     rows = one(run, text, title="The title", size=31)
     assert [(row["text"].replace("\n", "|"), row["heading"]) for row in rows] == [
-        ("# The title", None),
-        ("intro text of the document", None),
-        ("## Install ##", None),
-        ("with apt, as root, in one go", "Install"),
+        ("# The title||intro text of", None),
+        ("the document", None),
+        ("## Install ##||with apt, as", None),
+        ("root, in one go", "Install"),
         ("```bash|# not this|```", "Install"),
-        ("### On `Mac`", "Install"),
-        ("with brew, as yourself, also", "Install › On `Mac`"),
-        ("## Use", None),
-        ("run it and see what it prints", "Use"),
-        ("# Other part", None),
-        ("the end of all these words", "Other part"),
+        ("### On `Mac`||with brew, as", "Install"),
+        ("yourself, also", "Install › On `Mac`"),
+        ("## Use||run it and see", None),
+        ("what it prints", "Use"),
+        ("# Other part||the end of all", None),
+        ("these words", "Other part"),
     ]
 
 
