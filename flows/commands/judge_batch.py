@@ -42,7 +42,7 @@ def export(
     for path, calls in files.items():
         console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
     if not files:
-        console.print(asked.nothing_left())
+        console.print(asked.nothing_left(run))
 
 
 @app.command(
@@ -56,7 +56,7 @@ def submit(run: RunArgument, assignments: SetOption = None) -> None:
         asked.hosted.settle(here.store.url)
         begun = [_told(one) for one in asked.hosted.submit(asked.left(run), here.store.url)]
     if not begun:
-        console.print(asked.nothing_left())
+        console.print(asked.nothing_left(run))
 
 
 @app.command()
@@ -93,18 +93,38 @@ def fetch(
         _read(files, asked)
     else:
         _fetch(asked)
-    missing = sum(pairs.num_rows for pairs in asked.unjudged(run))
+    missing, nulls = sum(pairs.num_rows for pairs in asked.unjudged(run)), asked.nulls(run)
+    unreadable = f", and {nulls:,} an unreadable one (null)" if nulls else ""
     console.print(
-        f"{missing:,} pairs of the run have no verdict of {printable(asked.template.judge_id)} yet", soft_wrap=True
+        f"{missing:,} pairs of the run have no verdict of {printable(asked.template.judge_id)} yet{unreadable}",
+        soft_wrap=True,
     )
+
+
+@app.command(epilog="Example: darklode judge batch forget batch_6789")
+def forget(
+    batch_id: Annotated[str, typer.Argument(metavar="ID", help="The batch, as `status` or `fetch` names it.")],
+    assignments: SetOption = None,
+) -> None:
+    """Forget a batch whose answers are gone: its calls are free to be asked, and paid for, again."""
+    from darklode.pipeline.judge.llm.hosted import Journal
+
+    journal = Journal(settings_of(None, assignments).cache.root)
+    found = journal.named(batch_id)
+    journal.forget(found)
+    console.print(printable(f"{batch_id} is forgotten; its {found.calls:,} calls can be asked again"), soft_wrap=True)
 
 
 _LINES = {
     "verdict": "verdicts",
     "null": "unreadable answers, kept as null",
+    "cut_off": "answers cut off at the token limit, kept as null",
     "failed": "failed calls, to be asked again",
     "another": "lines of another judge (were prompt, model or judge.mode changed since the export?)",
     "broken": "lines that are no JSON",
+    "duplicate": "more answers to the same calls, left out",
+    "contradict": "of those with another label than the first, which stands",
+    "renamed": "calls answered in another model's name (judge.trust_name is set)",
 }
 
 
@@ -142,11 +162,19 @@ class _Asked:
         """The run's pairs that have no verdict and are not under way."""
         return self.unjudged(run, self._journal.pairs(self.template.judge_id))
 
-    def nothing_left(self) -> str:
+    def nothing_left(self, run: str) -> str:
         """Why there is nothing to ask."""
         calls = sum(one.calls for one in self._journal.of(self.template.judge_id))
         under_way = f" or is under way ({calls:,} calls)" if calls else ""
-        return f"every pair of the run has a verdict{under_way}"
+        nulls = self.nulls(run)
+        unreadable = f"; {nulls:,} answers are unreadable (null)" if nulls else ""
+        return f"every pair of the run was answered{under_way}{unreadable}"
+
+    def nulls(self, run: str) -> int:
+        """The run's pairs whose answer could not be read."""
+        from darklode.pipeline.judge.llm.batch import null_pairs
+
+        return null_pairs(Run(run).tables("queries", "chunks", "pool"), self.ledger, self.template.judge_id)
 
     def nothing_under_way(self) -> str:
         """That there is nothing to wait for, and for whom there is."""

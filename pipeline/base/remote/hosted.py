@@ -21,6 +21,10 @@ _TOKEN = "darklode"  # noqa: S105 (a name of metadata)
 _OVER = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
+class UnknownToService(MissingPart):
+    """The service has no such file or batch, or offers none."""
+
+
 @dataclass(frozen=True)
 class BatchState:
     """How far a service is with a batch.
@@ -141,7 +145,7 @@ class BatchService:
             ) as client:
                 yield client
         except openai.NotFoundError as error:
-            raise MissingPart(
+            raise UnknownToService(
                 f"{self.where} answered 404: it knows no such file or batch, or offers none; "
                 "`darklode judge batch export` writes files for other services and for `vllm run-batch`"
             ) from error

@@ -100,6 +100,21 @@ def unjudged(
             yield rest.filter(pa.array(seen.add_new(VERDICTS.keys(rest))))
 
 
+def null_pairs(tables: Tables, ledger: Ledger, judge_id: str) -> int:
+    """How many of the run's pairs have a verdict without a label.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        ledger: as it is now.
+        judge_id: whose verdicts.
+    """
+    entries, nulls = ledger.open(judge_id), 0
+    for tenant in tenants(tables, "pool"):
+        for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
+            nulls += entries.find(pairs).values["relevant"].null_count
+    return nulls
+
+
 def _unknown(pairs: pa.Table, entries: Entries) -> pa.Table:
     return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
 
@@ -167,8 +182,10 @@ def read_batch(
 ) -> Counter[str]:
     """Put the answers of a batch into the ledger, in whatever order they come.
 
-    Returns how many lines held a `verdict`, an unreadable answer that is kept as a `null`, a call that `failed` and so
-    remains to be asked, something of `another` judge or run, and how many were `broken`.
+    Returns how many calls have a `verdict`, an unreadable answer that is kept as a `null`, one that was `cut_off` and
+    is a null, too, or `failed` and so remain to be asked; and how many lines are of `another` judge or run, or
+    `broken`, or a `duplicate`: a further answer to a call. Of several answers the first label stands; those that
+    `contradict` it are among the duplicates. `renamed` are calls that were answered in another model's name.
 
     Args:
         lines: of the service's output file.
@@ -182,18 +199,40 @@ def read_batch(
     """
     judge, counts = short_name(template.judge_id), Counter[str]()
     held: list[tuple[Name, Reading]] = []
+    answered: dict[Name, tuple[str, bool | None]] = {}
     try:
         for line in filter(bytes.strip, lines):
             kind, name, reading = _read_line(line, judge, template)
+            if name and reading and not _is_news(counts, answered, kind, name, reading):
+                continue
             counts[kind] += 1
             if name and reading:
+                counts["renamed"] += bool(reading.other_model)
                 held.append((name, reading))
             if len(held) == _TOGETHER:
                 spend(_keep(held, template, ledger))
                 held = []
     finally:
         spend(_keep(held, template, ledger))
-    return counts
+    return +counts
+
+
+def _is_news(
+    counts: Counter[str], answered: dict[Name, tuple[str, bool | None]], kind: str, name: Name, reading: Reading
+) -> bool:
+    """Whether an answer is the first to its call, or the first label after nulls; others are counted as duplicates."""
+    label = reading.said.get("relevant")
+    if name not in answered:
+        answered[name] = kind, label
+        return True
+    counts["duplicate"] += 1
+    earlier_kind, earlier = answered[name]
+    if earlier is None and label is not None:
+        counts[earlier_kind] -= 1
+        answered[name] = kind, label
+        return True
+    counts["contradict"] += label is not None and label != earlier
+    return False
 
 
 def _keep(held: list[tuple[Name, Reading]], template: RequestTemplate, ledger: Ledger) -> Usage:
@@ -217,7 +256,8 @@ def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str,
         return "failed", None, None
     reading = read(completion, template)
     reading.said["truncated"] = name.cut
-    return "verdict" if reading.readable else "null", name, reading
+    unreadable = "cut_off" if reading.cut_off else "null"
+    return "verdict" if reading.readable else unreadable, name, reading
 
 
 def _completion(found: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.memory.keys import KeyIndex, Keys, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, Usage
-from darklode.pipeline.base.remote.hosted import BatchService, BatchState
+from darklode.pipeline.base.remote.hosted import BatchService, BatchState, UnknownToService
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch
 from darklode.pipeline.judge.llm.forms import RequestTemplate
@@ -91,6 +92,19 @@ class Journal:
         if keys is not None:
             self._parts.write(one.token, to_bytes(keys.reshape(-1)))
 
+    def named(self, name: str) -> Submitted:
+        """The file with a service's id of the batch, or with a token.
+
+        Raises:
+            MissingPart: there is none.
+        """
+        every = self.all()
+        found = next((one for one in every if name in {one.id, one.token}), None)
+        if found is None:
+            others = ", ".join(one.id or one.token for one in every) or "none"
+            raise MissingPart(f"no batch {name} is under way, but {others}; of another cache: set cache.root")
+        return found
+
     def forget(self, one: Submitted) -> None:
         """Delete a file's record: its pairs are free to be asked for again."""
         self._parts.prune(one.token)
@@ -150,7 +164,7 @@ class HostedJudge:
 
     def look(self) -> list[tuple[Submitted, BatchState | None]]:
         """All files at this service and how far it is with them; None for one that may not have begun."""
-        return [(one, self._service.look(one.id) if one.id else None) for one in map(self._known, self._here())]
+        return [(one, self._state(one)) for one in map(self._known, self._here())]
 
     def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
         """Keep the answers of the batches that are over, whose pairs without an answer are free again.
@@ -160,12 +174,25 @@ class HostedJudge:
         Raises:
             DarklodeError: the service does not answer, or they cannot be kept. The same call goes on from there.
         """
+        gone: list[MissingPart] = []
         for one, state in self.look():
             counts = Counter[str]()
             if state and state.over:
-                counts = self._kept(state)
+                try:
+                    counts = self._kept(state)
+                except UnknownToService as error:  # the others' answers are kept first
+                    gone.append(_forgettable(one, error))
+                    continue
                 self._journal.forget(one)
             yield one, state, counts
+        if gone:
+            raise gone[0]
+
+    def _state(self, one: Submitted) -> BatchState | None:
+        try:
+            return self._service.look(one.id) if one.id else None
+        except UnknownToService as error:
+            raise _forgettable(one, error) from error
 
     def _kept(self, state: BatchState) -> Counter[str]:
         counts = Counter[str]()
@@ -192,6 +219,14 @@ class HostedJudge:
         known = replace(one, id=found.id)
         self._journal.note(known)
         return known
+
+
+def _forgettable(one: Submitted, error: UnknownToService) -> MissingPart:
+    name = one.id or one.token
+    return MissingPart(
+        f"{name}: {error}. If its answers are gone for good, `darklode judge batch forget {name}` frees its "
+        f"{one.calls:,} calls to be asked, and paid for, again"
+    )
 
 
 def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:

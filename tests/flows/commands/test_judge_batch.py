@@ -63,7 +63,7 @@ def test_a_batch_goes_out_and_comes_back_and_the_next_build_asks_nothing(
     assert re.search(
         r"^0 pairs of the run have no verdict of llm-1:judge:binary-1:choice\+logprobs:\w+ yet$", shown.out, re.M
     )
-    assert "every pair of the run has a verdict" in call("judge", "batch", "export", out, tmp_path / "more", *judge).out
+    assert "every pair of the run was answered" in call("judge", "batch", "export", out, tmp_path / "more", *judge).out
 
     server.asked.clear()
     build(out, source, judge_settings(server))
@@ -140,7 +140,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert (shown.code, shown.err) == (0, "")
     assert re.search(rf"^{pool} calls submitted to 127\.0\.0\.1:\d+/v1 as batch-0$", shown.out, re.M)
     shown = call("judge", "batch", "submit", out, *judge)
-    assert f"every pair of the run has a verdict or is under way ({pool} calls)" in shown.out
+    assert f"every pair of the run was answered or is under way ({pool} calls)" in shown.out
     assert f"is under way ({pool} calls)" in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
     assert re.search(rf"batch-0 +in_progress +{pool} +0 +0 ", call("judge", "batch", "status", out, *judge).out)
     waiting = call("judge", "batch", "fetch", out, *judge).out

@@ -173,7 +173,7 @@ def test_what_did_not_come_back_well_stays_null_or_unasked(
     stale = rows[5] | {"custom_id": str(Name(short_name(other.judge_id), content_hash("1"), content_hash("2"), False))}
     broken = [b"half a li\n", b"[]\n", b"{}\n", b"\xff\n", b"\n", b"[" * 100_000]
     counts = read_batch([*encoded([*rows, twice, *foreign, stale]), *broken], TEMPLATE, kept)
-    assert counts == {"verdict": 2, "null": 2, "failed": 3, "another": 5, "broken": 5}
+    assert counts == {"verdict": 2, "null": 1, "duplicate": 1, "failed": 3, "another": 5, "broken": 5}
 
     known = kept.open(TEMPLATE.judge_id)
     every = pa.concat_tables(list(unjudged(tables, Ledger(str(tmp_path / "empty")), TEMPLATE.judge_id)))
@@ -247,6 +247,34 @@ def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch:
     assert read_batch(encoded(answers(calls, server)), TEMPLATE, kept) == {"verdict": 10}
     assert len(kept.open(TEMPLATE.judge_id).find(every).rows) == 10
     assert len(kept.parts.names(TEMPLATE.judge_id)) == 3
+
+
+def test_calls_are_counted_once_and_the_first_label_stands(kept: Ledger, server: FakeChat) -> None:
+    every = pairs(*((1, chunk) for chunk in range(5)))
+    judge, trusting = short_name(TEMPLATE.judge_id), template(trust_name=True)
+    names = [Name(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
+    rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
+    label = rows[0]["response"]["body"]["choices"][0]["message"]["content"]
+
+    def said(row: dict[str, Any], text: str, ended: str = "stop") -> dict[str, Any]:
+        copy = json.loads(json.dumps(row))
+        copy["response"]["body"]["choices"][0] |= {"finish_reason": ended, "message": {"content": text}}
+        return dict(copy)
+
+    other = {"yes": "no", "no": "yes"}[label]
+    rows[4]["response"]["body"]["model"] = "another"
+    sent = [rows[0], rows[0], said(rows[0], other), said(rows[1], label, "length"), said(rows[2], "maybe"), rows[2]]
+    counts = read_batch(encoded([*sent, said(rows[3], "hm"), rows[4], rows[4]]), trusting, kept)
+    assert counts == {"verdict": 3, "cut_off": 1, "null": 1, "duplicate": 4, "contradict": 1, "renamed": 1}
+    found = kept.open(TEMPLATE.judge_id).find(every)
+    assert found.rows.tolist() == [0, 1, 2, 3, 4]
+    assert [one["relevant"] for one in found.values.to_pylist()] == [
+        label == "yes",
+        None,
+        label == "yes",
+        None,
+        label == "yes",
+    ]
 
 
 def test_an_answer_in_another_models_name_costs_none_that_came_before(kept: Ledger, server: FakeChat) -> None:

@@ -233,6 +233,21 @@ def test_a_batch_that_is_refused_as_a_whole_frees_its_pairs(service: FakeBatches
     assert [one.calls for one in desk.submit()] == [4]
 
 
+def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service: FakeBatches, tmp_path: Path) -> None:
+    desk = Desk(service, tmp_path)
+    desk.submit()
+    service.finish_all()
+    del service.files[service.batches["batch-0"]["output_file_id"]]
+    with pytest.raises(MissingPart, match=r"batch-0: .*404.*`darklode judge batch forget batch-0` frees its 4 calls"):
+        desk.fetch()
+    assert len(desk.ledger.open(desk.template.judge_id)) == 6, "the answers of the other two are kept"
+    assert desk.submit() == [], "its calls still count as under way"
+    with pytest.raises(MissingPart, match="no batch batch-9 is under way, but batch-0;"):
+        desk.journal.named("batch-9")
+    desk.journal.forget(desk.journal.named("batch-0"))
+    assert [one.calls for one in desk.submit()] == [4]
+
+
 def test_a_limit_counts_what_is_under_way_and_what_was_spent(service: FakeBatches, tmp_path: Path) -> None:
     template = Desk(service, tmp_path).template
     each = sum(template.estimate(template.prompt.user_text(PairText("query 0", None, None, "chunk 0"))))
