@@ -124,6 +124,11 @@ class OpenPart:
         if wrong:
             raise Damaged(f"its columns {', '.join(wrong)} are not those of {kind.top}")
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether it has columns that this version does not know."""
+        return not set(self._file.schema_arrow.names) <= set(self._kind.schema.names)
+
     def read(self, columns: list[str], rows: Ints | None = None) -> pa.Table:
         """Columns of the kind's schema at `rows`, in that order; all rows where none are named.
 

@@ -142,7 +142,8 @@ class KeyedStore:
     def merge(self, owner_id: str) -> int:
         """Merge the owner's small parts; returns how many parts fewer there are.
 
-        Of several rows under one key only the one that stands is kept. Damaged parts are left where they are.
+        Of several rows under one key only the one that stands is kept. Damaged parts, and parts of a newer version with
+        columns that this one does not know, are left as they are.
         """
         fewer = 0
         for names in _batches(self._small(owner_id)):
@@ -165,9 +166,11 @@ class KeyedStore:
         return {name: size for name, size in sizes if name.endswith(self.parts.endings) and size < LARGE_BYTES}
 
     def _rows(self, name: str, owner_id: str) -> pa.Table | None:
-        """A part's rows; None where it is gone or damaged."""
+        """A part's rows; None where it is gone or damaged, or a newer version wrote columns that would be lost."""
         try:
             part = OpenPart(self.parts.store, name, self.kind, owner_id)
+            if part.is_newer:
+                return None
             part.keys()
             return part.read(self.kind.schema.names)
         except (FileNotFoundError, Damaged):

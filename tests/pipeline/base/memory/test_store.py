@@ -100,3 +100,22 @@ def test_what_is_not_of_the_kind_is_refused(tmp_path: Path, rows: pa.Table, mess
     with pytest.raises((ValueError, KeyError, pa.ArrowException), match=message):
         KeyedStore(str(tmp_path), PLANS).append("p", rows)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_older_version_merges_no_part_with_columns_that_it_does_not_know(tmp_path: Path) -> None:
+    older = RowKind("facts", "teller", ("key",), pa.schema([pa.field("value", pa.int64())]))
+    newer = RowKind(
+        "facts", "teller", ("key",), pa.schema([pa.field("value", pa.int64()), pa.field("grade", pa.int64())])
+    )
+    keys = [f"{number:032x}" for number in range(6)]
+    old, new = KeyedStore(str(tmp_path), older), KeyedStore(str(tmp_path), newer)
+    for number in (0, 1):
+        old.append("me", pa.table({"key": [keys[number]], "value": [number]}))
+    for number in (2, 3):
+        new.append("me", pa.table({"key": [keys[number]], "value": [number], "grade": [number * 10]}))
+    assert old.merge("me") == 1, "its own two parts"
+    found = new.open("me").find(pa.table({"key": keys}))
+    assert found.values["value"].to_pylist() == [0, 1, 2, 3]
+    assert found.values["grade"].to_pylist() == [None, None, 20, 30]
+    assert new.merge("me") == 2, "the newer version merges all"
+    assert new.open("me").find(pa.table({"key": keys})).values["grade"].to_pylist() == [None, None, 20, 30]
