@@ -13,6 +13,7 @@ from darklode.flows import serving
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit, NoLift
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS
 from darklode.pipeline.serve.check import Check
 from darklode.pipeline.serve.gate import Rivals, demand_no_fall, learned_by
 from darklode.pipeline.serve.registry import Registry
@@ -107,3 +108,6 @@ def test_what_was_learned_from_shows_nothing(shipped: Path, both: Run) -> None:
         known = Rivals(rival.index, rival.new, rival.old, rival.named, tests)
         with pytest.raises(NoLift, match=f"no test query of the tenant {OTHER} is labelled that none has learned"):
             demand_no_fall(known)
+        few = Rivals(rival.index, rival.old, rival.old, rival.named, tests[: -MIN_CLUSTERS + 1])
+        with pytest.raises(NoLift, match=r"too few clusters to decide .* fall into 9, at least 10 are needed"):
+            demand_no_fall(few)
