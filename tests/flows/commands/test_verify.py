@@ -118,6 +118,7 @@ def test_triplets_in_another_tenants_folder_are_named(call: Call, tmp_path: Path
     pairs = [{"tenant": tenant, "query_id": "q", "positive_id": "d"} for tenant in tenants]
     give_pairs(run, pairs, [{"tenant": tenant, "doc_id": "d", "text": "x"} for tenant in tenants], {"q": "x"})
     publish_triplets(run)
+    record(run, {"docs": "handbook", "logs": "log"}, Settings())
     assert call("verify", run.store.url).code == 0
     to_old_layout(run, wrong=dict(zip(tenants, reversed(tenants), strict=True)))
     shown = call("verify", run.store.url)
