@@ -29,6 +29,7 @@ def test_depths_tell_where_positives_lie_and_what_the_next_ranks_take(tmp_path: 
         (3, 4),
         (5, 8),
     ]
+    assert [row["judged"] for row in (first, second, last)] == [True] * 3
     assert (first["calls"], first["positives"], first["calls_per_positive"]) == (18, 18, 1)
     assert (last["calls"], last["positives"], last["calls_per_positive"], last["high"]) == (36, 0, None, None)
     assert (below["judged"], below["calls"], below["positives"]) == (False, 6 * 4 + 6 * 8, None)

@@ -78,8 +78,11 @@ def test_a_label_without_another_place_is_left_out_and_one_alone_is_refused(task
 
 
 def test_bm25_teaches_a_text_that_has_the_topic(adapted: Adapted, task: Task) -> None:
+    backwards = task.learning_from(np.arange(len(task.train))[::-1])
+    for given in (task, backwards):
+        found = Words(adapted.base, task.frozen).taught(given)
+        assert (np.diff(found.pair_query) > 0).all(), "one positive each, in the order of the queries"
     found = Words(adapted.base, task.frozen).taught(task)
-    assert (np.diff(found.pair_query) > 0).all(), "one positive each, in the order of the queries"
     rows = np.array([np.flatnonzero(task.frozen.position_of == one)[0] for one in found.pair_position])
     texts = task.frozen.texts["text_id"].take(pa.array(rows)).to_pylist()
     asked = task.train.ids.take(pa.array(found.pair_query)).to_pylist()

@@ -1,6 +1,9 @@
 """What is trained on, as arrays."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 
 from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
 from helpers.adapted import SIDES
@@ -22,6 +25,37 @@ def test_of_several_probabilities_of_a_pair_the_largest_counts_and_none_that_is_
     values = np.array([0.4, 0.1, 0.9, np.nan, 0.3, np.nan], np.float32)
     found = Probabilities.of(query, position, values, 5)
     np.testing.assert_allclose(found.look_up(np.array([0, 1, 2]), np.array([2, 3, 1])), [0.3, 0.9, np.nan])
+
+
+def test_some_of_the_queries_are_numbered_anew_with_all_that_is_known_of_them() -> None:
+    asked = Questions(
+        pa.array(["a", "b", "c"]),
+        np.eye(3, dtype=np.float32),
+        np.zeros(3, np.int32),
+        pa.table({"query_id": ["a", "c"]}),
+        "xyz",
+    )
+
+    def of(query: list[int], position: list[int]) -> Labels:
+        return Labels.of(np.array(query), np.array(position), 5)
+
+    whole = Task(
+        None,  # type: ignore[arg-type]
+        asked,
+        asked,
+        np.array([0, 1, 2]),
+        np.array([1, 2, 3]),
+        known=of([0, 1, 2], [1, 2, 3]),
+        refused=of([0, 1], [4, 0]),
+        siblings=of([1, 2], [3, 4]),
+    )
+    some = whole.learning_from(np.array([2, 0]))
+    assert (some.pair_query.tolist(), some.pair_position.tolist()) == ([1, 0], [1, 3])
+    assert some.known.keys.tolist() == of([0, 1], [3, 1]).keys.tolist()
+    assert some.refused.keys.tolist() == of([1], [4]).keys.tolist()
+    assert some.siblings is not None
+    assert some.siblings.keys.tolist() == of([0], [4]).keys.tolist()
+    assert replace(whole, siblings=None).learning_from(np.array([1])).siblings is None
 
 
 def test_pairs_known_and_refused_are_those_of_the_labels(adapted: Adapted) -> None:
