@@ -82,14 +82,27 @@ def draw_mutants(root: Path, n: int, seed: int) -> list[Mutant]:
     from cosmic_ray.plugins import get_operator
 
     generator = random.Random(seed)
-    mutants = []
-    for path, (line, _), _, pairs in generator.sample(list(places(root)), n):
+    mutants: list[Mutant] = []
+    every = list(places(root))
+    for path, (line, _), _, pairs in generator.sample(every, len(every)):
         name, occurrence = generator.choice(pairs)
         source = (root / path).read_text(encoding="utf-8")
         mutated = mutate_code(source, get_operator(name)(), occurrence)
+        if len(mutants) == n:
+            break
+        if not _compiles(mutated):  # as where cosmic-ray takes the * between parameters for an operator
+            continue
         before, after = _difference(source.splitlines(), mutated.splitlines())
         mutants.append({"path": path, "line": line, "operator": name, "before": before, "after": after})
     return mutants
+
+
+def _compiles(source: str) -> bool:
+    try:
+        compile(source, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
