@@ -102,7 +102,7 @@ class Journal:
         found = next((one for one in every if name in {one.id, one.token}), None)
         if found is None:
             others = ", ".join(one.id or one.token for one in every) or "none"
-            raise MissingPart(f"no batch {name} is under way, but {others}; of another cache: set cache.root")
+            raise MissingPart(f"no batch {name} is under way (under way: {others}); for another cache, set cache.root")
         return found
 
     def forget(self, one: Submitted) -> None:
