@@ -136,6 +136,8 @@ def test_a_user_changes_domain_and_examples_in_a_folder(tmp_path: Path) -> None:
         ("system.md", "{examples}", "", "system.md must hold {examples}, {answer}"),
         ("system.md", "{domain}", "{area}", "system.md must hold"),
         ("prompt.yaml", '"yes": 1', '"yes": 0', "labels need different grades"),
+        ("prompt.yaml", '"no": 0', '"no": 2', "some of them below relevant_from"),
+        ("prompt.yaml", '"no": 0', '"no": -1', "labels need different grades, from 0"),
         ("prompt.yaml", '"yes": 1', '"non": 1', "no label may begin with another one"),
         ("prompt.yaml", "version: 1", "", "version"),
         ("prompt.yaml", "again:", "agian:", "agian"),
