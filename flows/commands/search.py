@@ -128,9 +128,7 @@ def _cell(rows: Sequence[Row], place: int, marker: Any, before: Mapping[str, int
         was = before.get(row["text_id"])
         cell.append(f"  {'new' if was is None else 'same place' if was == row['rank'] else f'was {was}'}", "dim")
     cell.append("\n")
-    for block in marker.clipped(" ".join(row["text"].split()), EXCERPT):
-        for line in block.lines:
-            _add(cell, line, "")
+    _add(cell, marker.excerpt(" ".join(row["text"].split()), EXCERPT), "")
     return cell.append("\n")
 
 

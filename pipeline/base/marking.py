@@ -1,42 +1,43 @@
-"""A text as a page shows it: its lines, code and tables apart from prose, with the words marked that matter."""
+"""A text as a page shows it: Markdown's blocks, with the words marked that matter."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
 from typing import Self
 
+from darklode.pipeline.base.markdown import FENCES as FENCE_LINES
+from darklode.pipeline.base.markdown import Kind, MarkdownBlock, Run, parse_blocks
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
 FENCES = r"len(regexp_extract_all({text}, '(?m)^[ \t]*(?:```|~~~)'))"
-"""SQL: lines of a text that begin or end fenced code, as `Marker.blocks` reads it; after an odd number follows code."""
+"""SQL: lines of a text that begin or end fenced code, as `parse_blocks` reads it; after an odd number follows code."""
 
 BEGINS_FENCED = f"""coalesce({FENCES.format(text='left(d.text, c."start")')} % 2 = 1, false)"""
 """SQL: whether chunk c of document d begins within fenced code; so does none of a document that is not there."""
 
-_FENCES = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_FENCE = re.compile(r"[ \t]*(```|~~~)")
-_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
-
 
 @dataclass(frozen=True)
 class Piece:
-    """Some characters of a text, and whether they are to be marked."""
+    """Some characters of a text, whether they are to be marked, and the HTML elements of their style."""
 
     text: str
     marked: bool
+    styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Lines of a text; `fixed` ones are code or a table, whose characters stand below each other."""
+    """A block of a text; all but `lines` and `rows`, whose words are marked, is as in `MarkdownBlock`."""
 
-    fixed: bool
-    lines: list[list[Piece]]
+    kind: Kind
+    lines: list[list[Piece]] = field(default_factory=list)
+    rows: list[list[list[Piece]]] = field(default_factory=list)
+    sign: str = ""
+    level: int = 0
 
 
 class Marker:
@@ -71,22 +72,39 @@ class Marker:
         return found + ([Piece(text[at:], False)] if at < len(text) else [])
 
     def blocks(self, text: str, *, fenced: bool = False) -> list[TextBlock]:
-        """The text's lines: fenced or indented code and Markdown's tables apart from prose.
+        """The text's blocks, read as Markdown.
 
         Args:
             text: of a document, or a piece cut out of one.
             fenced: it begins within fenced code.
         """
-        blocks: list[TextBlock] = []
-        for fixed, line in _lines(text, fenced):
-            if not blocks or blocks[-1].fixed != fixed:
-                blocks.append(TextBlock(fixed, []))
-            blocks[-1].lines.append(self.pieces(line))
-        return blocks
+        return [self._block(block) for block in parse_blocks(text, fenced=fenced)]
+
+    def _block(self, block: MarkdownBlock) -> TextBlock:
+        lines = _split_lines(self._marked(block.runs)) if block.runs else []
+        rows = [[self._marked(cell) for cell in row] for row in block.rows]
+        return TextBlock(block.kind, lines, rows, block.sign, block.level)
+
+    def _marked(self, runs: Sequence[Run]) -> list[Piece]:
+        """Pieces of one style each; a word of several styles is marked as a whole."""
+        cuts = self.pieces("".join(run.text for run in runs))
+        marks = [
+            (end, piece.marked) for piece, end in zip(cuts, accumulate(len(one.text) for one in cuts), strict=True)
+        ]
+        pieces: list[Piece] = []
+        at, mark = 0, 0
+        for run in runs:
+            end = at + len(run.text)
+            while at < end:
+                until = min(end, marks[mark][0])
+                pieces.append(Piece(run.text[len(run.text) - (end - at) :][: until - at], marks[mark][1], run.styles))
+                at = until
+                mark += at == marks[mark][0]
+        return pieces
 
     def cut(self, parts: Sequence[str]) -> list[list[TextBlock]]:
         """The blocks of each piece of a text that was cut, none where a piece is empty."""
-        before = accumulate((len(_FENCES.findall(part)) for part in parts), initial=0)
+        before = accumulate((len(FENCE_LINES.findall(part)) for part in parts), initial=0)
         ends = [part.strip("\n") for part in parts]
         return [
             self.blocks(end, fenced=fences % 2 == 1) if end else [] for end, fences in zip(ends, before, strict=False)
@@ -98,15 +116,36 @@ class Marker:
         return self.clipped(text, characters, fenced=fenced), whole
 
     def clipped(self, text: str, characters: int, *, fenced: bool = False) -> list[TextBlock]:
-        """About so many characters of the text, in its own lines, from the line of the first mark on.
+        """About so many characters of the text, from the line of the first mark on.
 
         Args:
             text: as for `blocks`, as is `fenced`.
             characters: a text that has no more is shown whole.
             fenced: see there.
         """
+        begin, end = self._window(text, characters)
+        fences = len(FENCE_LINES.findall(text[:begin]))
+        blocks = self.blocks(text[begin:end].rstrip(), fenced=fenced ^ (fences % 2 == 1))
+        if begin:
+            if not blocks or not blocks[0].lines:
+                blocks.insert(0, TextBlock("prose", [[]]))
+            blocks[0].lines[0].insert(0, Piece("… ", False))
+        if end < len(text):
+            if not blocks or not blocks[-1].lines:
+                blocks.append(TextBlock("prose", [[]]))
+            blocks[-1].lines[-1].append(Piece(" …", False))
+        return blocks
+
+    def excerpt(self, text: str, characters: int) -> list[Piece]:
+        """The same part of the text as `clipped` shows, not read as Markdown."""
+        begin, end = self._window(text, characters)
+        before, after = [Piece("… ", False)] * bool(begin), [Piece(" …", False)] * (end < len(text))
+        return [*before, *self.pieces(text[begin:end].rstrip()), *after]
+
+    def _window(self, text: str, characters: int) -> tuple[int, int]:
+        """Where the part of a text that is shown begins and ends."""
         if len(text) <= characters:
-            return self.blocks(text, fenced=fenced)
+            return 0, len(text)
         mark = next(self._spans(text), (0, 0))[0]
         begin = text.rfind("\n", 0, min(mark, len(text) - characters) + 1) + 1
         if mark - begin > characters // 2:  # far into a long line
@@ -114,13 +153,7 @@ class Marker:
         end = begin + characters
         if end < len(text):
             end = next((at for at in (text.rfind(sign, begin + characters // 2, end) for sign in "\n ") if at > 0), end)
-        fences = len(_FENCES.findall(text[:begin]))
-        blocks = self.blocks(text[begin:end].rstrip(), fenced=fenced ^ (fences % 2 == 1))
-        if begin:
-            blocks[0].lines[0].insert(0, Piece("… ", False))
-        if end < len(text):
-            blocks[-1].lines[-1].append(Piece(" …", False))
-        return blocks
+        return begin, end
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where they stand; overlapping pairs of characters are joined."""
@@ -144,13 +177,12 @@ def folded(text: str) -> str:
     return "".join(char for char in parts if not unicodedata.combining(char))
 
 
-def _lines(text: str, fenced: bool) -> Iterator[tuple[bool, str]]:
-    """Each line, and whether it is fixed."""
-    before, blank = fenced, True
-    for line in text.split("\n"):
-        fence = _FENCE.match(line) is not None
-        indented = line.startswith(("    ", "\t")) and not _ITEM.match(line) and (blank or before)
-        fixed = fenced or fence or line.lstrip().startswith("|") or (indented and bool(line.strip()))
-        yield fixed, line
-        fenced ^= fence
-        before, blank = fixed, not line.strip()
+def _split_lines(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    lines: list[list[Piece]] = [[]]
+    for piece in pieces:
+        for place, part in enumerate(piece.text.split("\n")):
+            if place:
+                lines.append([])
+            if part:
+                lines[-1].append(Piece(part, piece.marked, piece.styles))
+    return lines

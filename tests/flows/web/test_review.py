@@ -394,3 +394,45 @@ def test_a_document_s_name_opens_it_at_the_chunk(run: Run, visit: Visit) -> None
         expect(shown.locator("#chunk .fixed")).to_contain_text("key rotate")
         expect(shown.locator(".sheet")).to_contain_text("key list")
         assert shown.url.endswith("#chunk")
+
+
+MARKDOWN = """## Rotating keys
+
+Keys are **rotated** by `darklode`, see [the guide](https://x.test/guide). <img src=x onerror="document.title = 'x'">
+
+- one key
+  1. another
+
+> so it is said
+
+| key | age |
+|-----|-----|
+| *first* | 3 days |
+
+```sh
+rotate --all
+```
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_markdown_is_rendered_without_html_and_links(run: Run, visit: Visit, width: int) -> None:
+    with served(review_run(run.store.url, texts={0: MARKDOWN})) as page:
+        tab = visit(page, viewport={"width": width, "height": 900})
+        chunk = tab.locator("#chunk .text")
+        for element, text in {
+            ".heading": "Rotating keys",
+            ".prose strong": "rotated",
+            ".prose code": "darklode",
+            ".prose small": " (https://x.test/guide)",
+            ".bullet.level1": "•one key",
+            ".bullet.level2": "1.another",
+            ".quotation": "so it is said",
+            "td em": "first",
+            ".fixed": "rotate --all",
+        }.items():
+            expect(chunk.locator(element)).to_have_text(text)
+        expect(chunk.locator("a, img")).to_have_count(0)
+        expect(chunk).to_contain_text("<img src=x onerror=")
+        assert "review" in tab.title()
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

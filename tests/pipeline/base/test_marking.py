@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from darklode.pipeline.base.marking import FENCES, Marker, TextBlock, folded
+from darklode.pipeline.base.marking import FENCES, Marker, Piece, TextBlock, folded
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
 
@@ -33,8 +33,7 @@ def test_terms_are_marked_as_they_are_searched_for(query: str, text: str, expect
 def test_nothing_of_the_text_is_lost(text: str) -> None:
     marker = Marker.of_terms(Analyzer(), "key 価格")
     assert "".join(piece.text for piece in marker.pieces(text)) == text
-    lines = [line for block in marker.blocks(text) for line in block.lines]
-    assert "\n".join("".join(piece.text for piece in line) for line in lines) == text
+    assert words(plain(marker.blocks(text))) == words(text)
 
 
 @pytest.mark.parametrize("text", ["How_do I reset?", "製品の価格 ไทย हिन्दी", "_", "naïve café’s"])
@@ -42,19 +41,13 @@ def test_tokens_stand_where_words_are_found(text: str) -> None:
     assert [text[start:end].lower() for start, end in tokens(text)] == words(text)
 
 
-def shape(blocks: list[TextBlock]) -> list[tuple[bool, int]]:
-    return [(block.fixed, len(block.lines)) for block in blocks]
+def fixed_lines(blocks: list[TextBlock]) -> list[str]:
+    """Lines of code."""
+    return [plain_line(line) for block in blocks if block.kind == "fixed" for line in block.lines]
 
 
-def test_code_and_tables_are_apart_from_prose() -> None:
-    marker = Marker.of_terms(Analyzer(), "key")
-    assert shape(marker.blocks("Do this:\n```sh\nkey rotate\n```\nDone.")) == [(False, 1), (True, 3), (False, 1)]
-    assert shape(marker.blocks("| a | b |\n| - | - |\nend")) == [(True, 2), (False, 1)]
-    assert shape(marker.blocks("Run\n\n    key rotate\n    key show\n- one\n    - two")) == [
-        (False, 2),
-        (True, 2),
-        (False, 2),
-    ]
+def plain_line(line: list[Piece]) -> str:
+    return "".join(piece.text for piece in line)
 
 
 FENCED = "Do this:\n```sh\nkey rotate\nkey show\n```\nDone."
@@ -62,15 +55,35 @@ FENCED = "Do this:\n```sh\nkey rotate\nkey show\n```\nDone."
 
 @pytest.mark.parametrize("cut", range(len(FENCED)))
 def test_code_that_was_cut_is_still_code(cut: int) -> None:
-    """Each line of the second piece is as fixed as in the whole text, wherever a line begins it."""
+    """What follows a cut at a line's beginning is code where it is code in the whole text."""
     if cut and FENCED[cut - 1] != "\n":
         return
     fences = FENCES.format(text="$before")
     fenced = duckdb.sql(f"SELECT {fences} % 2 = 1", params={"before": FENCED[:cut]}).fetchall()[0][0]
-    marker = Marker.of_parts(["key"])
-    whole = [block.fixed for block in marker.blocks(FENCED) for _ in block.lines]
-    piece = [block.fixed for block in marker.blocks(FENCED[cut:], fenced=fenced) for _ in block.lines]
-    assert piece == whole[len(whole) - len(piece) :]
+    blocks = Marker.of_parts(["key"]).blocks(FENCED[cut:], fenced=fenced)
+    expected = [line for line in ("key rotate", "key show") if FENCED.index(line) >= cut]
+    assert fixed_lines(blocks) == expected
+    assert [piece.text for block in blocks for line in block.lines for piece in line if piece.marked] == ["key"] * len(
+        expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use **the key** now", [("key", ("strong",))]),
+        ("新しい**価**格 of *key*s", [("価", ("strong",)), ("格", ()), ("key", ())]),
+        ("`rotate key` and [my key](https://x.test/key)", [("key", ("code",)), ("key", ()), ("key", ("small",))]),
+        ("## The key\n\n1. key", [("key", ()), ("key", ())]),
+        ("| key | b |\n|--|--|\n| *key* | c |", [("key", ()), ("key", ("em",))]),
+        ("**some ke**y", []),
+    ],
+)
+def test_words_are_marked_in_markdown(text: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
+    blocks = Marker.of_terms(Analyzer(), "key 価格").blocks(text)
+    lines = [line for block in blocks for line in (*block.lines, *(cell for row in block.rows for cell in row))]
+    found = [(piece.text, piece.styles) for line in lines for piece in line if piece.marked]
+    assert found == expected
 
 
 def test_parts_of_words_are_marked_whatever_their_case_and_accents() -> None:
@@ -89,27 +102,31 @@ LONG = (
 
 
 def plain(blocks: list[TextBlock]) -> str:
-    return "\n".join("".join(piece.text for piece in line) for block in blocks for line in block.lines)
+    return "\n".join(plain_line(line) for block in blocks for line in block.lines)
 
 
 def test_a_clip_keeps_its_lines_and_begins_with_that_of_the_first_mark() -> None:
     clip = Marker.of_terms(Analyzer(), "rotate").clipped(LONG, 120)
-    assert plain(clip).startswith("… key rotate\nkey show\n```\n\n- one\n- two\nend ")
+    assert plain(clip).startswith("… key rotate\nkey show\none\ntwo\nend ")
     assert plain(clip).endswith("end …")
-    assert clip[0].fixed, "code that began before the clip"
+    assert clip[0].kind == "fixed", "code that began before the clip"
     assert [piece.text for line in clip[0].lines for piece in line if piece.marked] == ["rotate"]
-    assert not clip[1].fixed
+    assert clip[1].kind == "bullet"
 
 
 @pytest.mark.parametrize("characters", [40, 77, 120, 300, 5000])
 @pytest.mark.parametrize("query", ["rotate", "nothing of it", "end", "filler"])
 def test_a_clip_is_a_piece_of_the_text_about_as_long_as_asked(query: str, characters: int) -> None:
     marker = Marker.of_terms(Analyzer(), query)
-    clip = plain(marker.clipped(LONG, characters))
+    clip = plain_line(marker.excerpt(LONG, characters))
     piece = clip.removeprefix("… ").removesuffix(" …")
     assert piece in LONG
     assert clip == piece or len(LONG) > characters
-    assert characters / 3 < len(piece) <= characters or piece == LONG
+    assert characters / 3 < len(piece) <= characters or piece == LONG.rstrip()
+    blocks = marker.clipped(LONG, characters)
+    assert set(words(plain(blocks))) <= set(words(piece))
+    assert plain(blocks).startswith("… ") == clip.startswith("… ")
+    assert plain(blocks).endswith(" …") == clip.endswith(" …")
 
 
 def test_a_mark_far_into_a_long_line_is_in_the_clip() -> None:

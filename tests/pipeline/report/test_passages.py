@@ -42,7 +42,7 @@ def test_a_text_names_its_document_and_keeps_its_lines(coded: Run) -> None:
     found = text(coded, "a")
     assert ["".join(piece.text for piece in name) for name in found.named] == ["A", "Keys"]
     assert (found.document, found.note, found.whole) == ("guide.md", "probability 0.750", [])
-    assert [(block.fixed, len(block.lines)) for block in found.clipped] == [(True, 2), (False, 3)]
+    assert [(block.kind, len(block.lines)) for block in found.clipped] == [("fixed", 1), ("bullet", 1), ("bullet", 1)]
     marked = [piece.text for block in found.clipped for line in block.lines for piece in line if piece.marked]
     assert marked == ["key", "rotate"]
 
