@@ -18,10 +18,7 @@ app = application()
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Read a run's tables, manifests and notes; name each file that is missing or damaged, and what to do.
-
-    Triplets that lie in the folder of another tenant, source, split or day are named, too.
-    """
+    """Read a run's tables, manifests and notes; name each file that is missing, damaged or misplaced, and what to do."""
     of, looked = Run(run), list[Looked]()
     if not any(map(of.store.sizes, ("manifests", "review/answers"))) and not runs.noted(of):
         raise runs.no_run(of)

@@ -49,7 +49,7 @@ def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Pat
     remote = fetched(s3, tmp_path / "remote")
     tables = {name: data for name, data in tables_of(remote).items() if not name.startswith("funnel/")}
     assert tables == tables_of(local)
-    assert len([name for name in tables if name.startswith("triplets/tenant=")]) > 5
+    assert len([name for name in tables if name.startswith("triplets/tenant-")]) > 5
 
     shown = run_inside([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")

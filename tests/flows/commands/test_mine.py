@@ -237,7 +237,7 @@ def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_p
     )
     assert "a bad export" in (run / "report.html").read_text()
     built(mine_command(run, *fast, "--accept-day", "2026-03-10", logs=log), served)
-    assert [name for name in triplets_of(run) if "date=2026-03-10" in name]
+    assert [name for name in triplets_of(run) if "date-2026-03-10" in name]
 
     shutil.copy(SAMPLE / "impressions" / "date=2026-03-10" / "impressions.csv", log / "date=2026-03-10")
     built(mine_command(run, *fast, logs=log), served)
