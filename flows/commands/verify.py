@@ -18,7 +18,7 @@ app = application()
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Read a run's tables, manifests and notes; name each file that is missing, damaged or misplaced, and what to do."""
+    """Read a run's tables, manifests and notes; name files that are missing, damaged or misplaced."""
     of, looked = Run(run), list[Looked]()
     if not any(map(of.store.sizes, ("manifests", "review/answers"))) and not runs.noted(of):
         raise runs.no_run(of)

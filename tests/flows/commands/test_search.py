@@ -52,7 +52,7 @@ def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:
 
 
 def test_base_is_what_the_adapter_beside_it_or_the_only_encoder_says() -> None:
-    with pytest.raises(CommandLineError, match="and these have none; name one of the settings, a sentence-transformers model"):
+    with pytest.raises(CommandLineError, match="and these have none; name one of the settings"):
         systems(Settings(), mined=False, encoders=["base"], retrievers=[], adapters={})
 
 

@@ -39,7 +39,7 @@ def test_every_setting_is_described() -> None:
 def test_every_field_is_described() -> None:
     page = tables_markdown()
     assert "| `relevant` | bool | yes | the label; null where the reply could not be read |" in page
-    assert "| `negatives` | list of string |  | their texts, in the same order |" in page
+    assert "| `negatives` | list of string |  | the same of these, in their order |" in page
     assert "Key: none, rows have no identity." in page
     assert page.count("\n## ") == len(TABLES)
     assert page.count("\n| `") == sum(len(table.schema) for table in TABLES.values())
