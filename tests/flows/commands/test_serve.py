@@ -38,5 +38,7 @@ def test_an_index_is_served_until_it_is_told_to_end(tmp_path: Path) -> None:
 def test_what_cannot_be_served_is_one_line(indexed: Path, tmp_path: Path, call: Call) -> None:
     one_line(call("serve", tmp_path / "nothing"), "holds no run")
     one_line(call("serve", indexed / "index"), "expected query vectors of 32 numbers, got shape .1, 8.", 3)
-    one_line(call("serve", indexed / "index", "--encoder", "bse"), "model sentence-transformers/bse is not in the local")
+    one_line(
+        call("serve", indexed / "index", "--encoder", "bse"), "model sentence-transformers/bse is not in the local"
+    )
     one_line(call("serve", indexed / "index", "--host", "0.0.0.0"), "needs --allow-host", 2)
