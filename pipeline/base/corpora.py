@@ -76,7 +76,7 @@ class TenantChunks:
 
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The tenant's rows piece by piece, never much more in memory than one piece."""
-        scanner = self.tables.dataset("chunks").scanner(
+        scanner = self.tables.dataset("chunks", columns).scanner(
             columns=columns,
             filter=pc.field("tenant") == self.tenant,
             batch_size=BATCH_ROWS,

@@ -28,6 +28,7 @@ from darklode.schemas.tables import QUERIES, RANKINGS
 
 SEARCH = Stage("search", 2, ("queries", "chunks"), ("rankings",))
 
+QUERY_COLUMNS = ["query_id", "text"]
 QUERY_BLOCK = 1024
 
 
@@ -172,7 +173,7 @@ def rank(lists: Lists) -> Pieces:
     """Search a shard: each retriever gives a piece of rankings per `QUERY_BLOCK` queries, and a row of `Effort`."""
     release()
     mine = pc.field("tenant") == lists.tenant
-    queries = lists.tables.dataset("queries").to_table(["query_id", "text"], mine)
+    queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, mine)
     chunks = TenantChunks(lists.tables, lists.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
         indexes = Bm25Indexes(index_root(lists.tables.url, chunks.digest), chunks.digest, Path(scratch))

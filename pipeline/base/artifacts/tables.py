@@ -104,8 +104,16 @@ class Tables:
         """The columns of the table's first file."""
         return set(self.footer(self._parts[table][0]).schema.to_arrow_schema().names)
 
-    def dataset(self, table: str) -> pads.Dataset:
-        """The table's parts for pyarrow, in the order written, without what its patch says."""
+    def dataset(self, table: str, columns: Sequence[str] | None = None) -> pads.Dataset:
+        """The table's parts for pyarrow, in the order written, without what its patch says.
+
+        Args:
+            table: its name.
+            columns: those that will be read; None: all.
+
+        Raises:
+            ArtifactError: the files lack one of the columns.
+        """
         import pyarrow.dataset as pads  # which imports pandas where it is installed
 
         self._look_at(table)
@@ -113,7 +121,7 @@ class Tables:
         schema = TABLES[table].schema
         if not files:
             return pads.dataset(TABLES[table].empty())
-        if not set(schema.names) <= self._columns(table):  # pyarrow would take missing ones for null
+        if not set(columns or schema.names) <= self._columns(table):  # pyarrow would take missing ones for null
             raise self._other_version(table)
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -125,14 +133,14 @@ class Tables:
         if self._patched(table):
             return self.sql(_in_order(table, columns))
         with _explained():
-            return self.dataset(table).to_table(columns=columns)
+            return self.dataset(table, columns).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """The table piece by piece, in the order of `read`, never much more in memory than one piece."""
         if self._patched(table):
             yield from self.stream(_in_order(table, columns), {}, rows)
             return
-        scan = self.dataset(table).scanner(
+        scan = self.dataset(table, columns).scanner(
             columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
         )
         with _explained():
