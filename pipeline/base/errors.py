@@ -7,7 +7,7 @@ DarklodeError
 │   ├── DamagedFile       a file whose bytes are not what its ending or its beginning says
 │   ├── MissingColumns    columns that a source must have, and no name of its own says which they are
 │   ├── TooManyRejects    so many bad rows that the mapping must be wrong
-│   └── EverythingDropped a stage dropped every row; its rejects are written
+│   └── EverythingDropped  a stage dropped every row; its rejects are written
 ├── ArtifactError         a run folder that is locked, incomplete, damaged or not a run
 │   └── NotWritable       a file that cannot be written, now or when it is tried again
 ├── NotPublishable        a benchmark whose judge agrees too little with people

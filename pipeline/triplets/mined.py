@@ -235,11 +235,13 @@ def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
     """Consecutive rows that agree in tenant, source and day; `group_by` would give the sizes in no certain order."""
+    if not rows.num_rows:
+        return
     keys = [rows[name] for name in ("tenant", "source", "date")]
-    differs = np.zeros(max(rows.num_rows - 1, 0), bool)
+    differs = np.zeros(rows.num_rows - 1, bool)
     for key in keys:
         differs |= pc.not_equal(key[1:], key[:-1]).to_numpy(zero_copy_only=False)
-    starts = [0, *(np.flatnonzero(differs) + 1).tolist()] if rows.num_rows else []
+    starts = [0, *(np.flatnonzero(differs) + 1).tolist()]
     for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
         tenant, source, day = (key[start].as_py() for key in keys)
         yield (tenant, source, day), rows.slice(start, end - start)

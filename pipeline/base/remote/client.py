@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -34,7 +33,7 @@ from darklode.pipeline.base.remote.faults import (
     fault_of_response,
 )
 from darklode.pipeline.base.remote.garbage import rarely_collected
-from darklode.pipeline.base.remote.pace import FIRST, Pace
+from darklode.pipeline.base.remote.pace import FIRST, Pace, jittered
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
@@ -176,14 +175,13 @@ class Session:
 
         Raises:
             Refused: the server will not take this call, or it has failed so often that it is to blame.
-            DarklodeError: no call can succeed, a limit is reached, or this one has failed for `give_up_after` seconds.
-            Stopped: it failed after another one had failed for good.
+            DarklodeError: no call can succeed, a limit is reached, or this one has failed for `give_up_after` seconds;
+                Stopped: it failed after another one had failed for good.
         """
         tries, since, failures = 0, 0.0, Counter[type[Passing]]()
         while True:
-            slot = slot or await self.replicas.enter()
             try:
-                return await self._sent(slot, call)
+                return await self._sent(slot := slot or await self.replicas.enter(), call)
             except Passing as failure:
                 failures[type(failure)] += 1
                 if failures[type(failure)] == call.tries.get(type(failure)):
@@ -191,7 +189,8 @@ class Session:
                 since = since or time.monotonic()
                 seconds_left = self._check(since, slot.replica, failure, call)
                 self._client.counters.retries += 1
-                await self.replicas.pause(min(backoff(tries, failure), seconds_left))
+                wait = min(failure.retry_after + jittered(tries, FIRST_WAIT, LONGEST_WAIT), seconds_left)
+                await self.replicas.pause(wait)
             tries, slot = tries + 1, None
 
     async def look(self, path: str) -> list[Response | None]:
@@ -399,8 +398,3 @@ class _Run(Generic[Job, Result]):
     def _fail(self, error: Exception) -> None:
         self.failure = self.failure or error
         self._replicas.stop()
-
-
-def backoff(tries: int, failure: Passing) -> float:
-    """Seconds until the next try: any time up to a bound that doubles, and at least what the server asked for."""
-    return random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries, 10))) + failure.retry_after  # noqa: S311

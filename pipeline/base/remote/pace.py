@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 FIRST = 16
@@ -14,6 +15,11 @@ TOLERATED = 0.2
 """Share of calls that the server may turn away; a few are turned away for reasons that have nothing to do with us."""
 PATIENCE = 16
 """Windows without growth until it is tried again: the server may have changed."""
+
+
+def jittered(tries: int, first: float, longest: float) -> float:
+    """Seconds until the next try: any time up to a bound that doubles from `first` to `longest`."""
+    return random.uniform(0, min(longest, first * 2.0 ** min(tries, 10)))  # noqa: S311
 
 
 class Pace:

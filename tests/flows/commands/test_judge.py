@@ -101,7 +101,7 @@ def test_help_names_every_option(call: Call) -> None:
     assert list(commands) == ["stats", "calibration", "prompt", "batch"]
     commands |= {f"batch {name}": command for name, command in commands.pop("batch").commands.items()}
     assert [name for name in commands if " " in name] == [
-        f"batch {name}" for name in ("export", "submit", "status", "fetch")
+        f"batch {name}" for name in ("export", "submit", "status", "fetch", "forget")
     ]
     for name, command in commands.items():
         shown = call("judge", *name.split(), "--help")

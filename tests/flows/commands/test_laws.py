@@ -32,7 +32,7 @@ def test_a_file_becomes_verdicts_tables_and_a_page(tmp_path: Path) -> None:
     rows = run.tables("law_constants").read("law_constants").to_pylist()
     planted = {row["constant"]: row["value"] for row in rows if row["form"] == "size" and row["fitted_to"] == "all"}
     assert planted["beta"] == pytest.approx(0.5, abs=0.1)
-    assert "contrastive_entropy | shuffled | no law" in (run.store.read("laws.md") or b"").decode()
+    assert "contrastive_entropy | shuffled |  | no law" in (run.store.read("laws.md") or b"").decode()
     before = run.manifest(FIT)
     assert CliRunner().invoke(app, ["laws", "fit", str(points), "--out", out]).exit_code == 0
     assert run.manifest(FIT) == before  # nothing changed, nothing is fitted again

@@ -240,8 +240,9 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
     for name in ("missing", "empty.csv", "folder"):
         with pytest.raises(InputError, match=name):
             logs_of(tmp_path / name, tmp_path / "run")
+    write(tmp_path / "undated/log.csv", "query,doc_id")
     with pytest.raises(InputError, match="no partition of 2026-03-02; the nearest there are: none with a date"):
-        logs_of(tmp_path / "folder", tmp_path / "run", dates=[date(2026, 3, 2)])
+        logs_of(tmp_path / "undated", tmp_path / "run", dates=[date(2026, 3, 2)])
 
 
 def test_a_format_can_be_forced(tmp_path: Path) -> None:

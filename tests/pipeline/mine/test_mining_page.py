@@ -11,7 +11,7 @@ from helpers.runs import REPOSITORY, execute
 from helpers.small_log import FIRST, Search, mine, random_log
 
 PAGE = (REPOSITORY / "docs" / "mining.md").read_text(encoding="utf-8")
-QUERIES = dict(re.findall(r"### (.+?)\n\n```sql\n(.+?)```", PAGE, re.DOTALL))
+QUERIES = dict(re.findall(r"### ([^\n]+)\n\n```sql\n(.+?)```", PAGE, re.DOTALL))
 
 
 @pytest.fixture(scope="module")

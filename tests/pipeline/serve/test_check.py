@@ -78,6 +78,8 @@ def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path,
     other = tmp_path / "cache"
     text = (run / "settings.yaml").read_text().replace(str(settings.cache.root), str(other))
     (run / "settings.yaml").write_text(text)
+    recorded_with = adapter / "settings.yaml"  # the cache that `adapt` used is looked into, too
+    recorded_with.write_text(recorded_with.read_text().replace(str(settings.cache.root), str(other)))
     assert "vectors of the index: 204 of 204 texts have none" in refused(adapter, run)
     hashes = Run(str(run)).tables("chunks").read("chunks", ["content_hash"])["content_hash"].to_pylist()
     wrong = np.random.default_rng(1).standard_normal((len(hashes), 8)).astype(np.float32)

@@ -1,0 +1,18 @@
+"""Where secrets stand in a text; the whole mask is tested in `test_personal_data`."""
+
+import pytest
+
+from darklode.pipeline.base.secret_patterns import secret_spans
+
+HEX = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize("secret", [f"ghs_{HEX}abcd", f"npm_{HEX}abcd", "AIzaSyA1234567890abcdefghijklmnopqrstuv"])
+def test_a_key_is_found_by_its_prefix(secret: str) -> None:
+    text = f"use {secret} here"
+    assert any(secret in text[start:end] or text[start:end] in secret for start, end in secret_spans(text))
+
+
+@pytest.mark.parametrize("text", ["reset my password", "how do i rotate a token", "webhook signature mismatch"])
+def test_words_about_secrets_are_no_secrets(text: str) -> None:
+    assert not list(secret_spans(text))
