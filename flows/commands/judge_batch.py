@@ -106,7 +106,7 @@ def forget(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="The batch, as `status` or `fetch` names it.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a batch whose answers are gone: its calls are free to be asked, and paid for, again."""
+    """Forget a batch whose answers are gone: its calls can be asked again."""
     from darklode.pipeline.judge.llm.hosted import Journal
 
     journal = Journal(settings_of(None, assignments).cache.root)

@@ -175,13 +175,13 @@ class Session:
 
         Raises:
             Refused: the server will not take this call, or it has failed so often that it is to blame.
-            DarklodeError: no call can succeed, a limit is reached, or this one has failed for `give_up_after` seconds;
-                Stopped: it failed after another one had failed for good.
+            DarklodeError: no call can succeed, a limit is reached, `give_up_after` is over, or another call failed.
         """
         tries, since, failures = 0, 0.0, Counter[type[Passing]]()
         while True:
+            slot = slot or await self.replicas.enter()
             try:
-                return await self._sent(slot := slot or await self.replicas.enter(), call)
+                return await self._sent(slot, call)
             except Passing as failure:
                 failures[type(failure)] += 1
                 if failures[type(failure)] == call.tries.get(type(failure)):
@@ -189,8 +189,8 @@ class Session:
                 since = since or time.monotonic()
                 seconds_left = self._check(since, slot.replica, failure, call)
                 self._client.counters.retries += 1
-                wait = min(failure.retry_after + jittered(tries, FIRST_WAIT, LONGEST_WAIT), seconds_left)
-                await self.replicas.pause(wait)
+                wait = failure.retry_after + jittered(tries, FIRST_WAIT, LONGEST_WAIT)
+                await self.replicas.pause(min(wait, seconds_left))
             tries, slot = tries + 1, None
 
     async def look(self, path: str) -> list[Response | None]:
