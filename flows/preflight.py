@@ -36,7 +36,7 @@ from darklode.pipeline.prepare.split import GENERATED
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
-from darklode.schemas.settings import CacheSettings, Settings
+from darklode.schemas.settings import CacheSettings, IngestSettings, Settings
 from darklode.schemas.tables import QUERIES
 
 NOTHING_DECIDED = Wish()
@@ -99,6 +99,7 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
     """What a build hangs on."""
     human = settings.judge.human
     return [
+        lambda: _swapped(docs, queries, settings.ingest),
         lambda: try_documents(docs, settings.ingest),
         lambda: try_queries(queries, settings.ingest),
         lambda: _languages(queries, settings),
@@ -108,6 +109,22 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
         lambda: _parts(out, settings, builders(settings)),
         *_around(out, settings),
     ]
+
+
+def _swapped(docs: str, queries: str, settings: IngestSettings) -> list[str]:
+    """See whether both inputs can be read only if each is taken for the other.
+
+    Raises:
+        InputError: so it is.
+    """
+
+    def reads(check: Check) -> bool:
+        return not any(isinstance(found, DarklodeError) for found in _outcome(check))
+
+    as_given = reads(lambda: try_documents(docs, settings)) and reads(lambda: try_queries(queries, settings))
+    if as_given or not (reads(lambda: try_documents(queries, settings)) and reads(lambda: try_queries(docs, settings))):
+        return []
+    raise InputError(f"--docs and --queries look swapped: {queries} reads as documents, {docs} as queries")
 
 
 def of_mine(

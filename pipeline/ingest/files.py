@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -259,7 +260,7 @@ def choose_queries(path: str, wanted: str) -> Choice:
     known = [file for file in known if file.ending != ".json"] or known
     if not known:
         raise InputError(
-            _nothing(path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them")
+            nothing_to_read(path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them")
         )
     if named:
         return Choice(named, None, [file for file in files if file.skipped])
@@ -286,13 +287,23 @@ def _split(path: str, files: list[File], formats: frozenset[str], reader: str | 
             "a folder of Markdown, HTML or text files, or .jsonl, .csv, .tsv or .parquet files, or set "
             "ingest.documents.format"
         )
-        raise InputError(_nothing(path, "documents", files, readable))
+        raise InputError(nothing_to_read(path, "documents", files, readable))
     return Choice(known, reader, _without(files, known))
 
 
-def _nothing(path: str, what: str, files: list[File], readable: str) -> str:
-    """What to say where nothing can be read."""
-    return "; ".join([f"{path} holds no {what}", *conversions(files), f"name {readable}"])
+def nothing_to_read(path: str, what: str, files: list[File], readable: str) -> str:
+    """What to say where nothing can be read: what the files are, and what could be read instead.
+
+    Args:
+        path: as the user named it.
+        what: was looked for, such as `documents`.
+        files: those that are there.
+        readable: what to name.
+    """
+    endings = Counter(file.ending or "no ending" for file in files if not file.skipped)
+    seen = ", ".join(f"{count:,} of {ending}" for ending, count in endings.most_common(3))
+    holds = f"{path} holds no {what}" + (f", but files: {seen}" if seen else "")
+    return "; ".join([holds, *conversions(files), f"name {readable}"])
 
 
 def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Choice:

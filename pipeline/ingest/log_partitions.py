@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from darklode.pipeline.ingest.files import File, files_fingerprint, with_columns
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.ingest.files import File, files_fingerprint, nothing_to_read, with_columns
 
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
@@ -52,6 +53,24 @@ class Partition:
 def is_ubi(files: Iterable[File], wanted: str) -> bool:
     """Whether a log is one of User Behavior Insights: by its settings, or by a file of events."""
     return wanted == "ubi" or (wanted == "auto" and any(_named(file, EVENTS) for file in files))
+
+
+def require_log_format(path: str, files: Sequence[File], wanted: str) -> None:
+    """See that a folder with files has one of a format that logs come in.
+
+    Args:
+        path: the log as the user named it.
+        files: the files below it.
+        wanted: the setting `logs.format`; another than `auto` reads files of any ending.
+
+    Raises:
+        InputError: all of its files are of other formats.
+    """
+    readable = [file for file in files if not file.skipped]
+    if wanted == "auto" and readable and not with_columns(readable):
+        raise InputError(
+            nothing_to_read(path, "search log", readable, "a folder of .jsonl, .csv, .tsv or .parquet files")
+        )
 
 
 def partitions_of(files: Sequence[File], wanted: str) -> dict[str, Partition]:

@@ -19,7 +19,13 @@ from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import log_columns
 from darklode.pipeline.ingest.files import REMOTE, File, listing
-from darklode.pipeline.ingest.log_partitions import Partition, is_ubi, partitions_of, without_markers
+from darklode.pipeline.ingest.log_partitions import (
+    Partition,
+    is_ubi,
+    partitions_of,
+    require_log_format,
+    without_markers,
+)
 from darklode.pipeline.ingest.log_rows import Rules, Staging, staging, usable, without_personal_data
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.ubi import UbiFiles, read_ubi
@@ -278,6 +284,8 @@ def ingest_logs(
     """
     check_zone(settings.time_zone)
     files = without_markers(listing(path, remote=True))
+    if not known:
+        require_log_format(path, files, settings.format)
     partitions = partitions_of(files, settings.format)
     ubi = is_ubi(files, settings.format)
     plans = planned(partitions, dates, known or {}, settings.late_days if ubi else 0)

@@ -15,7 +15,13 @@ from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.ingest import documents, queries
 from darklode.pipeline.ingest.columns import Columns, document_columns, event_columns, log_columns, query_columns
 from darklode.pipeline.ingest.files import REMOTE, File, choose_documents, choose_queries, conversions, listing
-from darklode.pipeline.ingest.log_partitions import Partition, is_ubi, partitions_of, without_markers
+from darklode.pipeline.ingest.log_partitions import (
+    Partition,
+    is_ubi,
+    partitions_of,
+    require_log_format,
+    without_markers,
+)
 from darklode.pipeline.ingest.log_rows import Rules
 from darklode.pipeline.ingest.log_rows import usable as usable_of_log
 from darklode.pipeline.ingest.logs import planned
@@ -113,6 +119,8 @@ def try_log(
     """
     check_zone(settings.time_zone)
     files = without_markers(listing(path, remote=True))
+    if not known:
+        require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
     planned(partitions, dates, known, settings.late_days if ubi else 0)
     if path.startswith(REMOTE):

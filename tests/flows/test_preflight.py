@@ -184,3 +184,16 @@ def test_a_place_that_cannot_be_written_to_is_named_and_hides_nothing(tmp_path: 
     long = build_of(tmp_path, out=str(tmp_path / ("x" * 300)), docs=nowhere)
     assert len(long.errors) == 2
     assert "too long" in str(long.errors[1])
+
+
+def test_swapped_inputs_are_recognised_and_others_are_not(tmp_path: Path) -> None:
+    documents, queries = str(SAMPLE / "documents"), str(SAMPLE / "queries.csv")
+
+    def swapped(docs: str, asked: str) -> bool:
+        checks = preflight.of_build(docs, asked, str(tmp_path / "run"), Settings())
+        return any("look swapped" in str(error) for error in preflight.found_by(checks).errors)
+
+    assert swapped(queries, documents)
+    assert not swapped(documents, queries)
+    assert not swapped(str(tmp_path / "nowhere"), queries)
+    assert not swapped(queries, queries)

@@ -114,3 +114,10 @@ def test_of_many_pages_the_first_are_read_and_decide_nothing(tmp_path: Path, mon
     (note,) = try_documents(str(tmp_path / "docs"), named)
     assert note.startswith(f"{tmp_path / 'docs'}: {trial.PAGES} of its first {trial.PAGES} rows cannot be read")
     assert len(reads) == trial.PAGES
+
+
+def test_a_folder_of_documents_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# A page")
+    (tmp_path / "other.md").write_text("# Another page")
+    with pytest.raises(InputError, match=r"holds no search log, but files: 2 of \.md; name a folder of \.jsonl"):
+        try_log(str(tmp_path), LogSettings(), IngestSettings(), None, {})
