@@ -190,8 +190,7 @@ def test_swapped_inputs_are_recognised_and_others_are_not(tmp_path: Path) -> Non
     documents, queries = str(SAMPLE / "documents"), str(SAMPLE / "queries.csv")
 
     def swapped(docs: str, asked: str) -> bool:
-        checks = preflight.of_build(docs, asked, str(tmp_path / "run"), Settings())
-        return any("look swapped" in str(error) for error in preflight.found_by(checks).errors)
+        return any("look swapped" in str(error) for error in build_of(tmp_path, docs=docs, queries=asked).errors)
 
     assert swapped(queries, documents)
     assert not swapped(documents, queries)
