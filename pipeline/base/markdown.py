@@ -62,11 +62,11 @@ class MarkdownBlock:
 
 
 class _Parser(MarkdownIt):
-    """CommonMark without HTML, references (their definitions would vanish) and headings by underlines."""
+    """CommonMark without HTML, entities, references (their definitions would vanish) and underlined headings."""
 
     def __init__(self) -> None:
         super().__init__("commonmark", {"html": False})
-        self.disable(["inline", "text_join", "html_block", "html_inline", "reference", "lheading", "fence"])
+        self.disable(["inline", "text_join", "html_block", "html_inline", "entity", "reference", "lheading", "fence"])
 
     def normalizeLink(self, url: str) -> str:  # noqa: N802 - the library's name
         """Show an address as it is written."""

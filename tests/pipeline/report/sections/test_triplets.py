@@ -84,7 +84,7 @@ def test_a_closed_card_says_where_its_texts_are_from_and_how_sure_the_judge_was(
     assert "positive probability 0.700Guide › Keys › Reset guide/My page.md" in card
     assert "negative probability 0.700Guide ../x y" in card
     lines = [text_of(one) for one in figure(root, "random-triplets").iter("div") if one.get("dir")]
-    assert "- a list tab" in lines, "a line of its own"
+    assert "a list tab" in lines, "an item of a list is a line of its own"
 
 
 def test_a_mined_triplet_names_its_documents(run: Run) -> None:
