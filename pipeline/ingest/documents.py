@@ -111,7 +111,7 @@ def _block(rows: list[Row], files: list[str]) -> Block:
     return Block(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
 
 
-INGEST_DOCUMENTS = Stage("ingest_documents", 3, (), ("documents",))
+INGEST_DOCUMENTS = Stage("ingest_documents", 4, (), ("documents",))
 
 
 def ingest_documents(path: str, output: Output, settings: IngestSettings) -> None:

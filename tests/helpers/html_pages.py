@@ -129,8 +129,23 @@ def _blocks(w: _Writer) -> dict[str, str]:
     }
 
 
+def _layouts(w: _Writer) -> dict[str, str]:
+    """Wrappers of content that are named as the navigation beside it."""
+    toc = f"<nav class='wy-nav-side'>{w.links(60)}</nav>"
+    section = "<section class='wy-nav-content-wrap'><nav class='wy-nav-top'>Docs</nav>"
+    menu = "<div class='menu-wrapper'><div class='menu'>"
+    return {
+        "Read the Docs": f"<div class='wy-grid-for-nav'>{toc}{section}<div role=main>{w.h(1)}{w.p(4)}</div></section></div>"
+        f"<div class='rst-versions'>Read the Docs v: latest {w.chrome()}</div>",
+        "has-sidebar": f"<div class='layout has-sidebar'>{w.h(1)}<ul class='sidebar'>{w.links(20)}</ul></div><p>(c) 2024 {w.word()}</p>",
+        "menu-wrapper": f"{menu}{w.links(20)}</div><div>{w.p()}</div></div><p>(c) 2024 {w.word()}</p>",
+        "article beside a menu": f"<div class='with-menu'><ul class='menu'>{w.links(40)}</ul><article>{w.p()}</article></div>{w.p(3)}",
+        "main in a header": f"<header class='page'><main>{w.p()}</main></header>",
+    }
+
+
 def pages() -> dict[str, str]:
     """The pages, by the name of their shape."""
     writer = _Writer()
-    bodies = _semantic(writer) | _forms_and_tables(writer) | _blocks(writer)
+    bodies = _semantic(writer) | _forms_and_tables(writer) | _blocks(writer) | _layouts(writer)
     return {name: _wrap(body) for name, body in bodies.items()}

@@ -33,6 +33,9 @@ _ROLES = {
 _SECTIONING = {"article", "aside", "main", "nav", "section"}
 """A header or footer within one of these belongs to it, as in HTML's mapping to ARIA; any other is the page's."""
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
+_CONTENT = {"main", "article", "h1"}
+"""A block that holds one of these is no navigation, whatever its name: `has-sidebar` names the layout around both."""
+_LANDMARKS = _CONTENT | _HEADINGS
 _BLOCKS = {"div", "ul", "ol", "table", "td", "p"}
 _NAVIGATION_NAME = re.compile(
     r"(?:^|[\W_])(?:nav|navbar|navigation|menu|menubar|breadcrumbs?|pagination|pager|sidebar|topbar|footer)(?:$|[\W_])",
@@ -145,7 +148,7 @@ def _mains(root: Tag) -> list[Tag]:
     found = [tag for tag in found if not any(id(parent) in ids for parent in tag.parents)]
     sizes = _Sizes(root)
     inside = sum(sizes.of(tag)[0] for tag in found)
-    outside = sizes.of(root)[0] - sizes.of(root)[1] - sum(sizes.of(tag)[0] - sizes.of(tag)[1] for tag in found)
+    outside = sizes.prose - sum(sizes.of(tag)[0] - sizes.of(tag)[1] for tag in found)
     return found if inside and 2 * inside >= outside else []
 
 
@@ -170,7 +173,7 @@ def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
     """Whether an element is navigation; `sectioned`: it lies within main, an article or a section."""
     role, (text, links) = _role(tag), sizes.of(tag)
     mostly_links = links >= LINK_SHARE * text
-    if not text or (sectioned and role != "nav"):
+    if not text or sizes.holds(tag, {"main"}) or (sectioned and role != "nav"):
         return False
     match role:
         case "nav":
@@ -178,10 +181,11 @@ def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
         case "aside":
             return mostly_links
         case "header":
-            return mostly_links or not sizes.has_heading(tag)
+            return mostly_links or not sizes.holds(tag, _HEADINGS)
         case "footer" | "search":
             return True
-    return tag.name in _BLOCKS and mostly_links and _NAVIGATION_NAME.search(_names(tag)) is not None
+    named = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_names(tag)) is not None
+    return named and mostly_links and not sizes.holds(tag, _CONTENT) and text - links < max(1, sizes.prose / 2)
 
 
 def _names(tag: Tag) -> str:
@@ -189,21 +193,27 @@ def _names(tag: Tag) -> str:
 
 
 class _Sizes:
-    """Characters of text in each element below a root, how many of them stand in links, and which have headings."""
+    """Characters of text in each element below a root, how many of them stand in links, and its landmarks.
+
+    Attributes:
+        prose: characters below the root that do not stand in links.
+    """
 
     def __init__(self, root: Tag) -> None:
         from bs4 import Tag
         from bs4.element import NavigableString
 
         self._sizes: dict[int, tuple[int, int]] = {}
-        self._headed: set[int] = set()
+        self._landmarks: dict[int, set[str]] = {}
         for element in reversed([root, *root.descendants]):
             if isinstance(element, Tag):
                 text, links = self.of(element)
                 size = (text, text if element.name == "a" else links)
                 self._sizes[id(element)] = size
-                if element.parent and (element.name in _HEADINGS or id(element) in self._headed):
-                    self._headed.add(id(element.parent))
+                landmarks = self._landmarks.get(id(element), set()) | ({_role(element), element.name} & _LANDMARKS)
+                if landmarks:
+                    self._landmarks[id(element)] = landmarks
+                    self._landmarks.setdefault(id(element.parent), set()).update(landmarks)
             elif type(element) is NavigableString:
                 size = (len("".join(element.split())), 0)
             else:
@@ -211,11 +221,13 @@ class _Sizes:
             if element is not root and element.parent is not None:
                 before = self.of(element.parent)
                 self._sizes[id(element.parent)] = (before[0] + size[0], before[1] + size[1])
+        text, links = self.of(root)
+        self.prose = text - links
 
     def of(self, element: PageElement) -> tuple[int, int]:
         """Characters of text, and characters of text within links."""
         return self._sizes.get(id(element), (0, 0))
 
-    def has_heading(self, element: PageElement) -> bool:
-        """Whether a heading lies below an element."""
-        return id(element) in self._headed
+    def holds(self, element: PageElement, landmarks: set[str]) -> bool:
+        """Whether an element is one of these landmarks, or holds one."""
+        return not landmarks.isdisjoint(self._landmarks.get(id(element), ()))

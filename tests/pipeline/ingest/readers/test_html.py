@@ -24,8 +24,8 @@ def text_nodes(page: str) -> str:
     return " ".join(body.xpath(".//text()[not(ancestor::script or ancestor::style)]"))
 
 
-def test_there_are_fifty_shapes() -> None:
-    assert len(PAGES) == 50
+def test_there_are_55_shapes() -> None:
+    assert len(PAGES) == 55
 
 
 @pytest.mark.parametrize("name", PAGES)
