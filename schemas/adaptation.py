@@ -43,7 +43,9 @@ class AdaptSettings(Section):
         (), description="sources of triplets whose positives are learned from, such as pooled; empty: all"
     )
     min_probability: Share = Field(
-        0.0, description="a judge's positive is learned from at this probability on; one without any is, too"
+        0.0,
+        description="a judge's positive is learned from at this probability on; one without any is, too, unless its "
+        "log-probabilities tie or contradict it",
     )
     pairs: Literal["one", "all"] = Field(
         "one", description="one positive drawn whenever a query's turn comes, or a turn for each of its positives"

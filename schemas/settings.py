@@ -169,7 +169,9 @@ class TripletSettings(Section):
     """Which positives are learned from, how many negatives each has, and how they are mined."""
 
     min_probability: Share = Field(
-        0.6, description="a judge's positive is learned from at this probability on; one without any is, too"
+        0.6,
+        description="a judge's positive is learned from at this probability on; one without any is, too, unless its "
+        "log-probabilities tie or contradict it",
     )
     min_letters: int = Field(
         15, ge=0, description="minimum letters and digits of a judge's positive, without headings and links; 0: none"

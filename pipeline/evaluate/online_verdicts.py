@@ -22,7 +22,7 @@ from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
 from darklode.schemas.evaluation_tables import ONLINE_VERDICTS
 from darklode.schemas.mining import LogSettings
 
-ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 2, ("impressions", "chunks"), ("online_verdicts",))
+ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), ("online_verdicts",))
 
 SEARCHES = 50
 """Searches of each tenant and arm where nobody says how many."""

@@ -37,7 +37,7 @@ from darklode.pipeline.judge.teaching import compared, query_numbers, taught
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
-CALIBRATE = Stage("calibrate", 2, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
+CALIBRATE = Stage("calibrate", 3, ("queries", "chunks", "pool"), ("human_labels", "calibration", "reliability"))
 
 BINS = 10
 _Z = 1.959963984540054

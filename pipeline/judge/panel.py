@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.doubt import doubted
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
 from darklode.pipeline.judge.embedded import EmbeddedJudge
@@ -44,8 +45,9 @@ class Vote:
     def pooled(self, said: Sequence[pa.Table]) -> pa.Table:
         """One reply for each pair: null where nobody's could be read, or where the vote decides nothing.
 
-        A reply without a label takes no part; one without a probability takes no part in the mean. Tokens and
-        attempts are sums; grades and words stay with the members.
+        A reply without a label takes no part; one without a probability takes no part in the mean. A label without
+        any is contradicted if a member's is doubted. Tokens and attempts are sums; grades and words stay with the
+        members.
 
         Args:
             said: rows of `REPLIES` of each member, to the same pairs in the same order.
@@ -57,8 +59,10 @@ class Vote:
         reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
         silent = np.flatnonzero(np.isnan(labels).all(axis=0))
         reason[silent] = _reasons([one["error"].take(pa.array(silent)) for one in said])
+        doubts = decided & np.isnan(mean) & np.any([doubted(one).to_numpy() for one in said], axis=0)
         columns = {
             "relevant": pa.array(relevant, mask=~decided),
+            "contradicted": pa.array(doubts, mask=~doubts),
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~decided),
             "truncated": _any([one["truncated"] for one in said]),
             "error": pa.array(reason, pa.string(), mask=decided),

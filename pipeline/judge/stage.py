@@ -21,7 +21,7 @@ from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
-JUDGE = Stage("judge", 5, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
+JUDGE = Stage("judge", 6, ("queries", "chunks", "pool"), ("verdicts", "panel_verdicts"))
 
 ADAPTIVE_JUDGE = replace(
     JUDGE,

@@ -22,8 +22,8 @@ from darklode.schemas.tables import TABLES
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 WRITES = ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name)
-HOLES = Stage("adapter_holes", 2, (*LABELLED, "test_rankings"), WRITES)
-COMPARED_HOLES = Stage("comparison_holes", 2, (*LABELLED, COMPARISON_LISTS.name), WRITES)
+HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
+COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
 AT_ONCE = 512

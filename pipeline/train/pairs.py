@@ -17,7 +17,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
 WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
-PAIRS = Stage("adaptation_pairs", 1, (), WRITES)
+PAIRS = Stage("adaptation_pairs", 2, (), WRITES)
 
 # A text that is not searched can be neither found nor learned from; a copy of one answers as well.
 KNOWN = """

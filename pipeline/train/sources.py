@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.doubt import LIKELIHOOD
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.evaluate.asked import DOCUMENTS_AS_CHUNKS
 
@@ -33,7 +34,7 @@ BUILD_QUERIES = """
 BUILD_LABELS = f"""
     WITH learned AS ({LEARNED})
     SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
-           AND (q.source = 'human' OR coalesce(v.probability >= CAST($least AS FLOAT), true)) AS learned, v.probability
+           AND (q.source = 'human' OR coalesce({LIKELIHOOD} >= CAST($least AS FLOAT), true)) AS learned, v.probability
     FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
     LEFT JOIN learned l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
     WHERE tenant = $tenant ORDER BY q.query_id, text_id
@@ -108,7 +109,7 @@ class Source:
         Args:
             tenant: whose.
             sources: of the triplets that are learned from; none: all.
-            least: probability from which on a judge's positive is.
+            least: probability from which on a judge's positive is; see `LIKELIHOOD` of those without one.
         """
         given = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
         rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **given)

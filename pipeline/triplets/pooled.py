@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.corpora import TEXT_FORMS
+from darklode.pipeline.base.doubt import LIKELIHOOD
 from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 
-TRIPLETS_STAGE = Stage("triplets", 9, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
+TRIPLETS_STAGE = Stage("triplets", 10, ("queries", "chunks", "rankings", "pool", "verdicts", "qrels"), ("triplets",))
 
 SPLITS = ("train", "validation")
 BLOCK = 4096  # triplets whose texts are joined at a time
@@ -52,11 +53,12 @@ HELD = """
     WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
 """
 
-# A label of people's is sure, and so is one without a probability: what is unknown is not small.
-LABELLED = """
+# A label of people's is sure, and so is one without a probability: what is unknown is not small. One that the judge
+# itself doubts is not.
+LABELLED = f"""
     CREATE TEMP TABLE labelled AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
-           source <> 'human' AND coalesce(probability < CAST($min_probability AS FLOAT), false) AS unlikely,
+           source <> 'human' AND coalesce({LIKELIHOOD} < CAST($min_probability AS FLOAT), false) AS unlikely,
            coalesce(by_test OR (split = 'train' AND by_validation), false) AS held
     FROM qrels JOIN pool USING (tenant, query_id, chunk_id) JOIN queries USING (tenant, query_id)
     JOIN texts USING (tenant, chunk_id) LEFT JOIN verdicts USING (tenant, query_id, chunk_id)
@@ -257,8 +259,9 @@ def triplets(
 
     Chunks with the same text share one label, and make one positive. Positives, best first: people's labels, then
     grade, probability and fused score; at most `max_positives` a query, and none that the judge gives less than
-    `min_probability` or whose text has fewer than `min_letters` letters and digits, unless people labelled it; if
-    positives are kept `apart`, none that answers a query of the test split, nor in training one of validation.
+    `min_probability` or doubts (see `LIKELIHOOD`), or whose text has fewer than `min_letters` letters and digits,
+    unless people labelled it; if positives are kept `apart`, none that answers a query of the test split, nor in
+    training one of validation.
     Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks beyond the pool
     whose fused score lies below s⁺ − |s⁺|·margin. None is of a document that holds a chunk with a relevant label,
     unless `same_document` lets it. What is left out and a shortfall are counted, never filled with random text. Scores

@@ -26,9 +26,8 @@ NOT_GIVEN = "the server gave no log-probabilities"
 NOT_FOUND = "the label's tokens are not among those with log-probabilities"
 NO_ALTERNATIVES = "the server gave log-probabilities of the written tokens only"
 IMPOSSIBLE = "the log-probabilities are impossible: above 0, or of probabilities that sum to more than 1"
-TIED = "relevant and not relevant are equally likely by the log-probabilities"
 CONTRADICTED = "the log-probabilities contradict the label"
-"""Why a reply with a label has no probability."""
+"""Why a reply with a label has no probability; see also `TIED`."""
 
 
 class NoProbability(Exception):

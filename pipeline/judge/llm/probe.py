@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.chat import chat_call
@@ -13,7 +14,7 @@ from darklode.pipeline.base.remote.faults import Refused, ServerError
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
-from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, TIED
+from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
 from darklode.pipeline.judge.llm.prompt import PairText, Prompt
 from darklode.pipeline.judge.llm.reading import Reading, read
 from darklode.pipeline.judge.llm.served import served

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import counted
 from darklode.pipeline.base.remote.chat import incomplete, is_cut_off
@@ -20,7 +21,6 @@ from darklode.pipeline.judge.llm.logprobs import (
     IMPOSSIBLE,
     NOT_FOUND,
     NOT_GIVEN,
-    TIED,
     NoProbability,
     content_tokens,
     label_probabilities,

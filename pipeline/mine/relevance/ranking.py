@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.doubt import doubted
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
@@ -162,8 +163,9 @@ class Ranked:
 
 
 def scores(replies: pa.Table) -> _Floats:
-    """Each reply's probability, 1 or 0 by the label where there is none, not a number where there is neither."""
-    known = pc.coalesce(replies["probability"].cast(pa.float64()), replies["relevant"].cast(pa.float64()))
+    """Each reply's probability; without one 1 or 0 by its label, .5 where the judge doubts it, NaN without a label."""
+    label = pc.if_else(doubted(replies), 0.5, replies["relevant"].cast(pa.float64()))
+    known = pc.coalesce(replies["probability"].cast(pa.float64()), label)
     return np.asarray(pc.fill_null(known, float("nan")).to_numpy())
 
 

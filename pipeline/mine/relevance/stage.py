@@ -34,7 +34,7 @@ _QUERIES = """
 """
 
 
-RELEVANCE = Stage("relevance", 3, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
+RELEVANCE = Stage("relevance", 4, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
 """The chunks are frozen for a while: `Ranker.version` names their state."""
 
 
@@ -42,7 +42,7 @@ def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ra
     """Write each query's best document by the ranker, and those between the top K and the top T in a draw's order.
 
     Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is
-    worth its best chunk's probability (1 or 0 by the label where a reply has none). Equals go by fused retrieval
+    worth its best chunk's probability (see `scores` for replies without one). Equals go by fused retrieval
     score, then doc_id. A document whose replies cannot be read has no rank, and a query where none has a probability
     above 0 has no row. The ranker `none` writes nothing.
 

@@ -21,7 +21,7 @@ from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
 
-VERIFY = Stage("verify", 5, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
+VERIFY = Stage("verify", 6, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
 DRAWN = 100
 """Pairs of each source and tier that are looked at where no share is asked for."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import alpha
 from darklode.pipeline.base.views import all_tables
@@ -85,6 +86,16 @@ def test_the_mean_is_weighted_over_those_that_gave_a_probability() -> None:
     unknown = vote(YES, YES, rule="mean")
     assert (unknown["relevant"], unknown["error"]) == (None, NO_PROBABILITY)
     assert vote(said(True, 0.9), said(False, 0.1), rule="mean", weights=(0, 1))["relevant"] is False
+
+
+def test_a_label_without_a_probability_that_a_member_doubts_is_contradicted() -> None:
+    contradicted, tied = YES | {"contradicted": True}, YES | {"no_probability": TIED}
+    assert vote(contradicted, YES, NO)["contradicted"] is True
+    assert vote(tied, YES)["contradicted"] is True
+    assert vote(YES, YES)["contradicted"] is None
+    assert vote(contradicted, said(True, 0.8))["contradicted"] is None
+    undecided = vote(contradicted, NO)
+    assert (undecided["relevant"], undecided["contradicted"]) == (None, None)
 
 
 def test_tokens_add_up_and_a_cut_anywhere_is_a_cut() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS
@@ -43,6 +44,7 @@ class World:
     probabilities: dict[tuple[str, str], float | None] = field(default_factory=dict)
     people: set[tuple[str, str]] = field(default_factory=set)
     documents: dict[str, str] = field(default_factory=dict)
+    doubts: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     def document(self, chunk: str) -> str:
         return self.documents.get(chunk, chunk)
@@ -115,7 +117,7 @@ def lay(run: Run, worlds: dict[str, World]) -> None:
             pair = own | {"query_id": query, "chunk_id": chunk}
             qrels.append(pair | {"relevance": label, "source": source})
             said = {"judge_id": "j", "relevant": label > 0, "probability": made.probabilities.get((query, chunk))}
-            verdicts.append(pair | said)
+            verdicts.append(pair | said | made.doubts.get((query, chunk), {}))
     tables = (
         (CHUNKS, chunks),
         (QUERIES, queries),
@@ -427,6 +429,20 @@ def test_a_positive_that_the_judge_thinks_unlikely_is_not_learned_from_and_count
     (step,) = manifest.funnel
     assert (step.rows_in, step.rows_out) == (4, 2)
     assert step.dropped == {"less likely than triplets.min_probability": 2, "beyond triplets.max_positives": 0}
+
+
+def test_a_positive_that_its_log_probabilities_do_not_favour_is_not_learned_from(run: Run) -> None:
+    """At 0 nothing is asked of the probability; people's labels stand."""
+    doubted = likely(c00=None, c01=None, c02=None, c03=None)
+    contradicted, tied = {"contradicted": True}, {"no_probability": TIED}
+    doubted.doubts = {("q", "c00"): contradicted, ("q", "c01"): tied, ("q", "c02"): {"contradicted": False}}
+    doubted.doubts["q", "c03"] = contradicted
+    doubted.people = {("q", "c03")}
+    manifest = made(run, {"t": doubted}, min_probability=0.1)
+    assert sorted(row["positive_id"] for row in written(run)) == ["c02", "c03"]
+    assert manifest.funnel[0].dropped["less likely than triplets.min_probability"] == 2
+    made(run, {"t": doubted}, min_probability=0)
+    assert len(written(run)) == 4
 
 
 def test_the_best_positives_of_a_query_are_learned_from_and_the_rest_is_counted(run: Run) -> None:

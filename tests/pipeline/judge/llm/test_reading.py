@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import reading
 from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
-from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN, TIED
+from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN
 from darklode.pipeline.judge.llm.prompt import Prompt, load_prompt
 from darklode.pipeline.judge.llm.reading import UNRECORDED, Reading, recalled, reply_batch
 from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge

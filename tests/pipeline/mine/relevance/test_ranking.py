@@ -1,12 +1,14 @@
 """From lists and replies to a positive and a negative, on documents of several chunks."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
     FUSION,
@@ -21,6 +23,7 @@ from darklode.pipeline.mine.relevance.ranking import (
 )
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.schemas.mining import RelevanceSettings
+from helpers.scripted_stream import replies
 
 DOCUMENTS = Documents(of=np.array([1, 0, 1, 2, 0]), places=np.array([0, 1, 2, 3, 4]), n=3)
 """Chunks 0 and 2 are of document 1, 1 and 4 of document 0, 3 of document 2."""
@@ -101,8 +104,14 @@ def test_a_part_of_the_block() -> None:
 
 
 def test_a_reply_without_a_probability_counts_by_its_label() -> None:
-    replies = pa.table({"probability": [0.25, None, None, None], "relevant": [True, True, False, None]})
-    np.testing.assert_array_equal(scores(replies), [0.25, 1.0, 0.0, np.nan])
+    said = replies({"probability": 0.25, "relevant": True}, {"relevant": True}, {"relevant": False}, {"error": "?"})
+    np.testing.assert_array_equal(scores(said), [0.25, 1.0, 0.0, np.nan])
+
+
+def test_a_label_that_its_judge_doubts_counts_one_half() -> None:
+    doubts: list[dict[str, Any]] = [{"contradicted": True}, {"no_probability": TIED}, {"contradicted": False}]
+    said = replies(*({"relevant": True} | one for one in doubts), {"relevant": False, "contradicted": True})
+    np.testing.assert_array_equal(scores(said), [0.5, 0.5, 1.0, 0.5])
 
 
 def test_documents_are_ordered_by_best_chunk_then_fusion_then_id() -> None:
