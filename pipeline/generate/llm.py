@@ -54,8 +54,9 @@ class LlmWriter(Writer):
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
         self._alone = ChatPrompt.load("generate", "self_contained", "query")
         told = f"{self._prompt.digest()} {self._alone.digest()} {settings.temperature:g} {settings.examples}"
+        sent = f" {json.dumps(judge.parameters, sort_keys=True)}" if judge.parameters else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
-        self.generator_id = f"llm writer 1 {model} {told} {settings.max_text_tokens}"
+        self.generator_id = f"llm writer 1 {model} {told} {settings.max_text_tokens}{sent}"
 
     @cached_property
     def _client(self) -> Client:

@@ -16,14 +16,14 @@ import pyarrow as pa
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.chat import chat_call, incomplete, max_tokens
+from darklode.pipeline.base.remote.chat import chat_call, fields, incomplete, is_cut_off, max_tokens
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.faults import Refused
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 
 ATTEMPTS = 4
 MAX_TOKENS = 2048
-"""Of a reply, where the request does not say: room to think, and what a call under way may cost at most."""
+"""Of a reply, where the request does not say and a limit asks what a call under way may cost at most."""
 KEEP_SECONDS = 0.5
 """A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
 
@@ -79,14 +79,14 @@ class Question:
 class AskedOnce:
     """Asks, and keeps each reply in a store whose kind has one key and the values `reply` and `error`.
 
-    A reply that cannot be read is asked for again, three times at most; then `error` says why there is none, and so it
-    does of what the server refuses. Neither is asked again.
+    A reply that cannot be read is asked for again, three times at most, unless it was cut off: the next would be, too.
+    Then `error` says why there is none, and so it does of what the server refuses. Neither is asked again.
 
     Attributes:
         client: of the server.
         store: where replies are kept.
-        request: what is sent with every call besides the messages: the model, and how it decodes; null leaves out, and
-            takes out `max_tokens`, which is `MAX_TOKENS` unless it or `max_completion_tokens` is given.
+        request: what is sent with every call besides the messages: the model, and how it decodes; see `chat.fields`.
+            Under a limit of the client's endpoint, `max_tokens` is `MAX_TOKENS` by default.
     """
 
     client: Client
@@ -136,8 +136,7 @@ class AskedOnce:
 
     @cached_property
     def _request(self) -> dict[str, Any]:
-        default = {} if "max_completion_tokens" in self.request else {"max_tokens": MAX_TOKENS}
-        return {name: value for name, value in {**default, **self.request}.items() if value is not None}
+        return fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.limited else {}, self.request)
 
     async def _reply(self, question: Question, lane: Lane) -> dict[str, str | None]:
         """A row of the store."""
@@ -153,7 +152,11 @@ class AskedOnce:
                 completion = await lane.call(chat_call(body, estimate, question.name))
                 choice = completion["choices"][0]
                 reply = choice["message"].get("content")
-                if why := incomplete(choice):
+                why = incomplete(choice)
+                if is_cut_off(choice):
+                    error = why
+                    break
+                if why:
                     raise Unreadable(why)
                 question.read(reply)
             except Refused as refused:

@@ -180,7 +180,6 @@ class Budget:
         self._endpoint, self._counters = endpoint, counters
         priced = bool(endpoint.prompt_price or endpoint.completion_price)
         self._book = book if priced or endpoint.token_limit is not None else None  # without either nothing is limited
-        self._limited = endpoint.token_limit is not None or endpoint.spending_limit is not None
         self._reserved, self._entered = NOTHING, NOTHING
         self._others, self._others_cost = NOTHING, 0.0
         self._lock = threading.Lock()
@@ -195,7 +194,7 @@ class Budget:
             if any(new):
                 self._book.add(new, self._cost(new))
                 self._entered = spent
-            if self._limited:
+            if self._endpoint.limited:
                 every, cost = self._book.total()
                 self._others = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
                 self._others_cost = max(0.0, cost - self._cost(spent))
@@ -227,7 +226,7 @@ class Budget:
 
     def _over(self, call: Usage) -> str | None:
         """The limit that the call could exceed, in words."""
-        if not self._limited:
+        if not self._endpoint.limited:
             return None
         given, planned = self._endpoint, _sum(_sum(self._spent, self._reserved), call)
         tokens, cost = sum(_sum(planned, self._others)), self._cost(planned) + self._others_cost

@@ -89,10 +89,20 @@ def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(choices, key=lambda choice: choice.get("index") or 0)
 
 
+def fields(default: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a request: the given ones and, where they are not given, the default ones.
+
+    A null leaves a field out; `max_completion_tokens` does so with the default `max_tokens`, which says the same.
+    """
+    other = {"max_tokens"} if given.get("max_completion_tokens") is not None else set()
+    own = {name: value for name, value in default.items() if name not in other}
+    return {name: value for name, value in (own | dict(given)).items() if value is not None}
+
+
 def max_tokens(request: Mapping[str, Any]) -> int:
     """The most tokens of a request's reply; 0 where it sets no limit."""
-    found = request.get("max_tokens") or request.get("max_completion_tokens")
-    return found if type(found) is int else 0
+    limits = [request.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    return max((limit for limit in limits if type(limit) is int), default=0)
 
 
 def chat_call(

@@ -74,6 +74,11 @@ class Endpoint:
             address(base_url, self.key_env)
 
     @property
+    def limited(self) -> bool:
+        """Whether what is spent has a limit."""
+        return self.token_limit is not None or self.spending_limit is not None
+
+    @property
     def name(self) -> str:
         """Model and addresses, for messages."""
         return f"{self.model} at {', '.join(address(url, self.key_env) for url in self.base_urls)}"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.chat import max_tokens
+from darklode.pipeline.base.remote.chat import fields, max_tokens
 from darklode.pipeline.base.remote.faults import sound
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
@@ -218,9 +218,8 @@ class RequestTemplate:
 
     def plain_body(self, user: str) -> bytes:
         """A call's body for a text alone, with nothing of the form but room for a label."""
-        asked = {"model": self.settings.model, "max_tokens": LABEL_TOKENS} | self.settings.parameters
-        given = {name: value for name, value in asked.items() if value is not None}
-        return json.dumps({"messages": [{"role": "user", "content": user}]} | given).encode()
+        asked = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.parameters)
+        return json.dumps({"messages": [{"role": "user", "content": user}]} | asked).encode()
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
         """The same after a reply that could not be read: a model that is asked alike answers alike."""
@@ -252,8 +251,8 @@ class RequestTemplate:
 
     @cached_property
     def _request(self) -> dict[str, Any]:
-        asked = {"model": self.settings.model} | self.form.parameters(self.prompt.labels) | self.settings.parameters
-        return {name: value for name, value in asked.items() if value is not None}
+        default = {"model": self.settings.model} | self.form.parameters(self.prompt.labels)
+        return fields(default, self.settings.parameters)
 
     @cached_property
     def _around(self) -> tuple[bytes, bytes]:

@@ -1,6 +1,7 @@
 """The planner that is a language model behind an OpenAI-compatible server: one query a call, many calls at once."""
 
 import hashlib
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +66,8 @@ class LlmPlanner(Planner):
     """Asks for a JSON object of terms and importances, once for each query: replies are kept as they come.
 
     A reply that cannot be read, or gives an importance outside of 0 to 1, is asked for again, three times at most;
-    then the query has no terms, and neither has one that the server refuses. Neither is asked about again.
+    then the query has no terms, and neither has one that the server refuses, nor one whose reply was cut off. None of
+    them is asked about again, unless with other parameters.
 
     Args:
         settings: model, server and limits.
@@ -73,7 +75,7 @@ class LlmPlanner(Planner):
         prompt: what the model is told.
 
     Attributes:
-        version: names the model and the prompt.
+        version: names the model, the prompt and the parameters.
 
     Raises:
         SettingsError: base_url is no address.
@@ -84,8 +86,12 @@ class LlmPlanner(Planner):
         self._prompt = prompt or planner_prompt()
         self._tokens = Tokens(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
-        self._asking = AskedOnce(self._client, self._store, {"model": settings.model, "temperature": 0})
-        self.version, earlier = (f"llm planner 1 {settings.model} {self._prompt.digest(n)}" for n in (REVISION, 1))
+        request = {"model": settings.model, "temperature": 0, **settings.parameters}
+        self._asking = AskedOnce(self._client, self._store, request)
+        sent = f" {json.dumps(settings.parameters, sort_keys=True)}" if settings.parameters else ""
+        self.version, earlier = (
+            f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
+        )
         self._heritage = Heritage(self._store, self.version, earlier)
 
     @property

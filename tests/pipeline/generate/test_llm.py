@@ -51,7 +51,7 @@ class FakeWriter(FakeChat):
 
 
 def writer(server: FakeChat, root: Path, timeout: float = 120, **given: Any) -> LlmWriter:
-    asking = {name: given.pop(name) for name in ("max_in_flight", "token_limit") if name in given}
+    asking = {name: given.pop(name) for name in ("max_in_flight", "token_limit", "parameters") if name in given}
     judge = LlmSettings(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30, **asking)
     return LlmWriter(LlmWriterSettings(**given), judge, str(root))
 
@@ -180,8 +180,9 @@ def test_a_text_cannot_close_its_own_mark(tmp_path: Path) -> None:
 
 def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
     with FakeWriter() as server:
-        ids = {writer(server, tmp_path, **given).generator_id for given in ({}, {"examples": 2}, {"temperature": 0.1})}
-    assert len(ids) == 3
+        changes: list[dict[str, Any]] = [{}, {"examples": 2}, {"temperature": 0.1}, {"parameters": {"max_tokens": 9}}]
+        ids = {writer(server, tmp_path, **given).generator_id for given in changes}
+    assert len(ids) == 4
 
 
 def test_replies_are_read() -> None:

@@ -74,6 +74,17 @@ def test_a_reply_that_may_not_be_complete_is_asked_for_again(tmp_path: Path) -> 
         assert (server.requests, kept(tmp_path)) == (4, {KEYS[0]: None})
 
 
+def test_a_reply_that_was_cut_off_is_not_asked_for_again(tmp_path: Path) -> None:
+    with Says(finish_reason="length") as server:
+        one = asking(server, tmp_path)
+        one.ask("who", questions()[:1])
+        assert (server.requests, kept(tmp_path)) == (1, {KEYS[0]: None})
+        assert "max_tokens" not in server.bodies[0], "nothing is limited"
+        assert one.client.counters.nulls == 1
+    (error,) = KeyedStore(str(tmp_path), KIND).open("who").rows(["error"])["error"].to_pylist()
+    assert error == "the reply was cut off at the token limit"
+
+
 def test_what_is_kept_on_the_way_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_once, "KEEP_SECONDS", 0)
     told: list[int] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from darklode.pipeline.base.remote.chat import completion_of, incomplete
+from darklode.pipeline.base.remote.chat import completion_of, fields, incomplete, max_tokens
 from darklode.pipeline.base.remote.faults import BadReply
 
 
@@ -60,3 +60,22 @@ NONE: list[Any] = [None, [], "ab", [None], [{}], [{"message": None}], {"0": 1}, 
 def test_anything_else_is_none(choices: object) -> None:
     with pytest.raises(BadReply, match="holds no chat completion"):
         completion_of({"choices": choices})
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "most"),
+    [
+        ({}, {"max_tokens": 32}, 32),
+        ({"max_tokens": 500}, {"max_tokens": 500}, 500),
+        ({"max_tokens": None}, {}, 0),
+        ({"max_completion_tokens": 500}, {"max_completion_tokens": 500}, 500),
+        ({"max_completion_tokens": None}, {"max_tokens": 32}, 32),
+        ({"max_completion_tokens": 9, "max_tokens": 500}, {"max_completion_tokens": 9, "max_tokens": 500}, 500),
+        ({"max_completion_tokens": 500, "max_tokens": 9}, {"max_completion_tokens": 500, "max_tokens": 9}, 500),
+    ],
+)
+def test_one_limit_of_a_reply_leaves_out_the_default_one(
+    given: dict[str, Any], sent: dict[str, int], most: int
+) -> None:
+    found = fields({"max_tokens": 32, "temperature": 0}, given)
+    assert (found, max_tokens(found)) == (sent | {"temperature": 0}, most)

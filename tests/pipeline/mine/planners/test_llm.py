@@ -88,6 +88,15 @@ def test_after_four_replies_a_query_has_no_terms(root: str) -> None:
     assert (len(server.bodies), planner.counters.nulls) == (5, 1)
 
 
+def test_parameters_are_sent_and_make_another_planner(root: str) -> None:
+    with FakePlanner(finish_reason="length") as server:
+        assert plan(LlmPlanner(settings(server), root), "key") == {"key": {}}
+        assert "max_tokens" not in server.bodies[0]
+    with FakePlanner() as server:
+        assert plan(LlmPlanner(settings(server, parameters={"max_tokens": 4096}), root), "key") == {"key": {"key": 0.5}}
+        assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (4096, 0)
+
+
 def test_a_query_that_the_server_refuses_has_no_terms(root: str) -> None:
     with FakePlanner(longest=700) as server:
         planner = LlmPlanner(settings(server), root)
