@@ -168,7 +168,7 @@ class LlmJudge(StreamingJudge):
 
     def recalled(self, replies: pa.Table) -> pa.Table:
         """See `StreamingJudge` and `reading.recalled`."""
-        return recalled(replies, self.template.form)
+        return recalled(replies, self.template)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         """See `StreamingJudge`."""

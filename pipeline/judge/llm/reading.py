@@ -35,6 +35,9 @@ EVEN = np.float32(0.5)
 
 UNRECORDED = "kept by an earlier version, which recorded no reason"
 
+_DROPPED = "the reply is contradictory: "
+"""So begins the error of a label that an earlier version dropped, whose log-probabilities were against it."""
+
 _LONGEST_RAW = 4000
 _ROUNDING = 1e-9
 
@@ -199,8 +202,10 @@ def reply_batch(readings: Iterable[tuple[int, Reading]]) -> ReplyBatch:
     return ReplyBatch(np.array([row for row, _ in held], np.int64), pa.Table.from_arrays(columns, schema=REPLIES))
 
 
-def recalled(replies: pa.Table, form: Form) -> pa.Table:
+def recalled(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     """Kept verdicts as they would be kept today.
+
+    A label that an earlier version dropped as contradictory stands, and is contradicted.
 
     A probability that ties or is on the other side of one half than the label is unknown, as in `read`. So is that of a
     model that thought, where an earlier version took it from the first thought, not from the label (see
@@ -208,8 +213,9 @@ def recalled(replies: pa.Table, form: Form) -> pa.Table:
 
     Args:
         replies: rows of `REPLIES` from the ledger.
-        form: that they were asked for in.
+        template: the judge that gave them.
     """
+    form, replies = template.form, _with_dropped_labels(replies, template)
     known = pc.is_valid(replies["probability"])
     earlier = pc.and_(known, pc.is_null(replies["contradicted"]))
     before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
@@ -234,6 +240,25 @@ def recalled(replies: pa.Table, form: Form) -> pa.Table:
         UNRECORDED if form.logprobs else NOT_GIVEN,
     )
     return _with(replies, "no_probability", pc.if_else(unrecorded, reason, replies["no_probability"]))
+
+
+def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Table:
+    dropped = pc.fill_null(pc.starts_with(replies["error"], _DROPPED), False).to_numpy()
+    if not dropped.any():
+        return replies
+    labelled = [_with_label(row, template) for row in replies.filter(pa.array(dropped)).to_pylist()]
+    rows = np.arange(replies.num_rows)
+    rows[dropped] = replies.num_rows + np.arange(len(labelled))
+    return pa.concat_tables([replies, pa.Table.from_pylist(labelled, REPLIES)]).take(pa.array(rows))
+
+
+def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any]:
+    """A row of `REPLIES` with the label of its raw reply, which may have been cut; as it is where none can be read."""
+    try:
+        label, reason = template.form.read(row["raw_reply"] or "", template.prompt.labels)
+    except Unreadable:
+        return row
+    return row | {"error": None, "rationale": reason, "contradicted": True} | _label(label, template.prompt)
 
 
 def _with(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

@@ -224,8 +224,12 @@ KEPT = pa.Table.from_pylist(
 )
 
 
+def brought_back(kept: pa.Table, form: Form, prompt: Prompt = BINARY) -> pa.Table:
+    return recalled(kept, RequestTemplate(LlmSettings(model="m", base_url="http://127.0.0.1:1/v1"), prompt, form))
+
+
 def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
-    found = recalled(KEPT, Form("choice", True))
+    found = brought_back(KEPT, Form("choice", True))
     assert found.schema.equals(REPLIES)
     contradicted = [True, False, None, False, False, None, None, True, None, True, None]
     assert found["contradicted"].to_pylist() == contradicted
@@ -234,11 +238,33 @@ def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
     assert found["no_probability"].to_pylist() == [*reasons, CONTRADICTED, NO_ALTERNATIVES]
     changed = ["contradicted", "probability", "no_probability"]
     assert found.drop_columns(changed).equals(KEPT.drop_columns(changed)), "no label is touched"
-    within_json = recalled(KEPT, Form("json", True))
+    within_json = brought_back(KEPT, Form("json", True))
     assert within_json["no_probability"][2].as_py() == CONTRADICTED, "there the label was found behind the thoughts"
-    assert recalled(KEPT, Form("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
-    assert recalled(found, Form("choice", True)).equals(found)
-    assert recalled(KEPT.slice(0, 0), Form("choice", True)).num_rows == 0
+    assert brought_back(KEPT, Form("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
+    assert brought_back(found, Form("choice", True)).equals(found)
+    assert brought_back(KEPT.slice(0, 0), Form("choice", True)).num_rows == 0
+
+
+def test_a_label_that_an_earlier_version_dropped_stands() -> None:
+    """What `max_disagreement` dropped, between verdicts that stay as they are."""
+    error = "the reply is contradictory: it gives its own label a probability of 0.031"
+    said: list[dict[str, Any]] = [
+        {"relevant": True, "probability": 0.75, "contradicted": False, "raw_reply": "yes"},
+        {"error": error, "raw_reply": "no", "prompt_tokens": 7, "attempts": 3},
+        {"error": "the reply is empty"},
+        {"error": error, "raw_reply": "yes"},
+        {"error": error, "raw_reply": '{"label": "ye'},
+    ]
+    kept = pa.Table.from_pylist(said, REPLIES)
+    found = brought_back(kept, Form("choice", True))
+    assert found.schema.equals(REPLIES)
+    stands = {"error": None, "contradicted": True, "no_probability": CONTRADICTED}
+    before = kept.to_pylist()
+    changed = {1: stands | {"relevant": False}, 3: stands | {"relevant": True}}
+    assert found.to_pylist() == [row | changed.get(number, {}) for number, row in enumerate(before)]
+    one = {"error": error, "raw_reply": '{"rationale": "so", "label": "1"}'}
+    (row,) = brought_back(pa.Table.from_pylist([one], REPLIES), Form("json", True, True), GRADED).to_pylist()
+    assert (row["relevant"], row["grade"], row["rationale"], row["contradicted"]) == (False, 1, "so", True)
 
 
 def test_a_rationale_is_kept() -> None:
