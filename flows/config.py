@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
-from darklode.schemas.keys import UnknownKey, known_keys, merge, unknown_keys, without_other_kinds
+from darklode.schemas.keys import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.kinds import nearest
 from darklode.schemas.places import placed
 from darklode.schemas.settings import Settings
@@ -134,8 +134,8 @@ def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
 
 
 def recorded_settings(text: bytes | str) -> Settings:
-    """The settings that a run wrote down, of an earlier version, too."""
-    return resolve(without_other_kinds(yaml.safe_load(text)))
+    """The settings that a run wrote down, of an earlier version, too, in which there may have been others."""
+    return resolve(without_former_keys(yaml.safe_load(text)))
 
 
 def _no_preset(name: str) -> str:

@@ -18,6 +18,12 @@ from darklode.schemas.settings import Settings
 NAME = "NAME"
 """Stands for what users name themselves: `encoders.NAME.model`."""
 
+FORMER = {
+    ("judge", "max_disagreement"): "the label that the model wrote stands; verdicts.contradicted marks one that its "
+    "log-probabilities are against"
+}
+"""Settings that there were, by section and name, and what became of them. Runs may have recorded them."""
+
 
 @dataclass(frozen=True)
 class UnknownKey:
@@ -153,7 +159,9 @@ def _unknown(path: str, value: Any) -> str:
 
 
 def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
-    """Says which kind has the key, or else which key was meant."""
+    """Says which kind has the key, or what became of it, or else which key was meant."""
+    if became := FORMER.get((path.partition(".")[0], name)):
+        return f"{path}.{name} is gone: {became}"
     if holders := mark.holders(name):
         return f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}"
     own = list(mark.section(kind).model_fields)
@@ -195,24 +203,25 @@ def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any
     return merge({name: one for name, one in before.items() if same or name in mark.base.model_fields}, over, Section)
 
 
-def without_other_kinds(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values without the keys that another kind has: versions before kinds were apart recorded those of all kinds."""
+def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Recorded values without `FORMER` keys and those of other kinds: once those of all kinds were recorded."""
     kept = dict(values)
     for name, field in Settings.model_fields.items():
         mark = kind_of(field)
         if mark and _is_section(field) and isinstance(values.get(name), Mapping):
-            kept[name] = _own(mark, values[name])
+            kept[name] = _own(mark, values[name], name)
     members = kept.get("judge", {}).get("panel")
     if members:
         mark = kind_of(JudgeSettings.model_fields["panel"])
         assert mark is not None
-        kept["judge"] |= {"panel": [_own(mark, member) for member in members]}
+        kept["judge"] |= {"panel": [_own(mark, member, "judge") for member in members]}
     return kept
 
 
-def _own(mark: OfKind, values: Mapping[str, Any]) -> dict[str, Any]:
-    section = mark.section(mark.kind_in(values))
-    return {name: one for name, one in values.items() if name in section.model_fields or not mark.holders(name)}
+def _own(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
+    own = mark.section(mark.kind_in(values)).model_fields
+    others = {name for name in values if mark.holders(name) or (section, name) in FORMER}
+    return {name: one for name, one in values.items() if name in own or name not in others}
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

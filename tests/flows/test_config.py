@@ -140,6 +140,41 @@ def test_a_run_of_an_earlier_version_is_read() -> None:
         recorded_settings(b"judge: {bse_url: x}")
 
 
+RECORDED = """
+judge:
+  kind: llm
+  threshold: 0.5
+  depth: full
+  human: null
+  panel:
+  - kind: llm
+    threshold: 0.5
+    model: y
+    base_url:
+    - http://y/v1
+    max_disagreement: 0.9
+    attempts: 3
+  vote: majority
+  weights: []
+  model: x
+  base_url:
+  - http://x/v1
+  parameters: {}
+  max_chunk_tokens: 2048
+  max_disagreement: 0.9
+  attempts: 3
+"""
+"""Of a run that was made when there was `judge.max_disagreement`."""
+
+
+def test_a_run_that_recorded_a_setting_which_is_gone_is_read_and_a_file_with_it_is_told(tmp_path: Path) -> None:
+    chosen = recorded_settings(RECORDED)
+    (member,) = chosen.judge.panel
+    assert (chosen.judge.model_dump()["attempts"], member.model_dump()["model"]) == (3, "y")
+    with pytest.raises(SettingsError, match=r"judge\.max_disagreement is gone: the label that the model wrote stands"):
+        load_settings(config=settings_file(tmp_path, RECORDED))
+
+
 def test_settings_travel_to_another_process() -> None:
     chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "planner.refresh_days=3"])
     assert pickle.loads(pickle.dumps(chosen)) == chosen

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from darklode.schemas.keys import keys, kinds, known_keys, leaves, merge, unknown_keys, without_other_kinds
+from darklode.schemas.keys import keys, kinds, known_keys, leaves, merge, unknown_keys, without_former_keys
 from darklode.schemas.settings import Settings
 
 LLM = {"kind": "llm", "model": "m", "base_url": "http://h/v1"}
@@ -90,9 +90,18 @@ def test_named_sections_merge_name_by_name() -> None:
 
 def test_keys_of_other_kinds_that_an_earlier_version_recorded_are_dropped() -> None:
     recorded = {"judge": LLM | {"device": "auto", "panel": [{"kind": "embedded", "model": "m"}]}, "seed": 5}
-    assert without_other_kinds(recorded) == {"judge": LLM | {"panel": [{"kind": "embedded"}]}, "seed": 5}
-    unknown = without_other_kinds({"planner": {"kind": "log", "tabel": "x"}})
+    assert without_former_keys(recorded) == {"judge": LLM | {"panel": [{"kind": "embedded"}]}, "seed": 5}
+    unknown = without_former_keys({"planner": {"kind": "log", "tabel": "x"}})
     assert unknown == {"planner": {"kind": "log", "tabel": "x"}}, "a name that no kind has is not passed over"
+
+
+def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> None:
+    former = LLM | {"max_disagreement": 0.9}
+    recorded = {"judge": former | {"panel": [former, {"kind": "embedded"}]}}
+    assert without_former_keys(recorded) == {"judge": LLM | {"panel": [LLM, {"kind": "embedded"}]}}
+    (told, of_member) = unknown_keys(recorded)
+    assert told.message.startswith("judge.max_disagreement is gone: the label that the model wrote stands")
+    assert of_member.message.startswith("judge.panel.0.max_disagreement is gone: ")
 
 
 def test_leaves_have_dotted_names() -> None:
