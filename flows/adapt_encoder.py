@@ -63,7 +63,7 @@ def adapt_encoder(
 
     Raises:
         NoLift: the base is handed over.
-        MissingPart: the method needs what is not installed.
+        MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
     """
     made = [recorded(Run(url)) for url in runs]
     chosen = made[0].changed(settings or {})
@@ -82,6 +82,7 @@ def adapt_encoder(
         for step in steps(base, chosen, judges):
             if step.stage is TRAIN and not step.plan(run).stands:
                 _check_saving(run, base)
+                judges.check(chosen.adapt.judge_holes, tenant_of(list(base.sources), chosen.adapt.tenant))
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))

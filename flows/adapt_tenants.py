@@ -52,6 +52,7 @@ def adapt_tenants(
 
     Raises:
         NoLift: none is.
+        MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
         SettingsError: the method is not one of heads, or none that can begin with what is live.
     """
     made = [recorded(Run(url)) for url in runs]
@@ -65,7 +66,11 @@ def adapt_tenants(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        run_step(run, _step(run, base, chosen, sorted(tenants), judges_of(base, made), warm_start))
+        judges = judges_of(base, made)
+        step = _step(run, base, chosen, sorted(tenants), judges, warm_start)
+        if not step.plan(run).stands:
+            judges.check(chosen.adapt.judge_holes, None)
+        run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
     return told(run)

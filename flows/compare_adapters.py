@@ -19,6 +19,7 @@ from darklode.pipeline.train.comparison import METHODS, PAGE, SUMMED, by_system,
 from darklode.pipeline.train.contest import COMPARED, compare
 from darklode.pipeline.train.holes import COMPARED_HOLES, NOBODY, HoleJudges, holes
 from darklode.pipeline.train.needs import check_parts
+from darklode.pipeline.train.sources import tenant_of
 from darklode.pipeline.train.vectors import Base
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
@@ -48,7 +49,7 @@ def compare_adapters(
 
     Raises:
         SettingsError: there is no such method.
-        MissingPart: one needs what is not installed.
+        MissingPart: one needs what is not installed, or a judge of the runs lacks a key or its server.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
@@ -63,7 +64,10 @@ def compare_adapters(
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in comparing(base, chosen, compared, seeds, judges_of(base, made)):
+        judges = judges_of(base, made)
+        for step in comparing(base, chosen, compared, seeds, judges):
+            if step.stage is COMPARED and not step.plan(run).stands:
+                judges.check(chosen.adapt.judge_holes, tenant_of(list(base.sources), chosen.adapt.tenant))
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
 from darklode.pipeline.base.corpora import Digest, TenantChunks
-from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.judge.build import Judges, members
 from darklode.pipeline.judge.calibration import calibrated
 from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
@@ -68,7 +69,7 @@ SIDES = f"""
     WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
 """
 
-OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE tenant = $tenant AND source = 'judge'"
+OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE ($tenant IS NULL OR tenant = $tenant) AND source = 'judge'"
 
 ORDER = ("query_id", "text_id")
 _BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
@@ -90,12 +91,35 @@ class HoleJudges:
         """The runs."""
         return [source for source, _ in self.runs]
 
-    def who(self, tenant: str) -> list[int]:
-        """Numbers of the runs whose labels are a judge's: among people's labels, or a log's, no judge speaks."""
+    def who(self, tenant: str | None) -> list[int]:
+        """Numbers of the runs whose labels are a judge's: among people's labels, or a log's, no judge speaks.
+
+        Args:
+            tenant: whose labels; None: any tenant's.
+        """
         found = [
             source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
         ]
         return sorted(found)
+
+    def check(self, budget: int, tenant: str | None) -> None:
+        """Look for what the judges need, before training takes its time.
+
+        Args:
+            budget: pairs at most; with 0 no judge is asked.
+            tenant: as in `who`.
+
+        Raises:
+            MissingPart: a judge that will be asked lacks a key, a server, a prompt, a package or a model.
+        """
+        runs = [self.runs[number][1] for number in (self.who(tenant) if budget else ())]
+        phrases = {
+            f"judge {one.kind}: {phrase}" for run in runs for one in members(run.settings) for phrase in one.missing()
+        }
+        if phrases:
+            raise MissingPart(
+                *(f"{phrase}; with --set adapt.judge_holes=0 no judge is asked" for phrase in sorted(phrases))
+            )
 
     def judge(self, number: int, tenant: str) -> Judge:
         """The very judge of a run's labels."""

@@ -1,17 +1,20 @@
 """adapt-encoder on a whole run: what it leaves, what stands, and what it refuses."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from darklode.flows.adapt_encoder import adapt_encoder
-from darklode.flows.runs import recorded
+from darklode.flows.adapt_tenants import adapt_tenants
+from darklode.flows.runs import record, recorded
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.errors import ArtifactError, NoLift, SettingsError
-from helpers.adapted import build_to_adapt, model_in
+from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
+from darklode.schemas.settings import Settings
+from helpers.adapted import build_to_adapt, model_in, settings_for
 
-QUICK = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
+QUICK: dict[str, Any] = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +79,21 @@ def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path:
     served = {"kind": "openai", "model": "any", "base_url": "http://127.0.0.1:9/v1"}
     with pytest.raises(SettingsError, match=r"encoders\.far is of kind openai"):
         adapt_encoder([str(root / "run")], "far", str(tmp_path / "out"), {"encoders": {"far": served}})
+
+
+@pytest.mark.parametrize("tenants", [False, True])
+def test_a_judge_without_its_key_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tenants: bool
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    judge = {"kind": "llm", "model": "any", "base_url": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_KEY"}
+    source, model, out = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model, str(tmp_path / "out")
+    settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
+    record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
+    adapt = adapt_tenants if tenants else adapt_encoder
+    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.judge_holes=0"):
+        adapt([source.store.url], model, out, settings=QUICK)
+    assert not {"adapter_weights", "adapted_tenants"} & {path.name for path in (tmp_path / "out/tables").glob("*")}
+    with suppress(NoLift):
+        adapt([source.store.url], model, out, settings={"adapt": QUICK["adapt"] | {"judge_holes": 0}})
+    assert (tmp_path / "out/tables" / ("adapted_tenants" if tenants else "adapter_weights")).exists()

@@ -261,6 +261,7 @@ def test_a_worker_with_a_gpu_waits_for_trainers() -> None:
     (device,) = train["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
     assert "artifacts:/artifacts" in train["volumes"]
+    assert train["environment"]["JUDGE_API_KEY"] == FILLED["JUDGE_API_KEY"], "adapt asks the judge of the run"
 
 
 def test_the_judge_caches_prefixes_and_holds_to_its_output() -> None:
@@ -281,7 +282,7 @@ def test_the_judge_caches_prefixes_and_holds_to_its_output() -> None:
 def test_a_secret_reaches_only_who_needs_it() -> None:
     content = compose(dict.fromkeys(SECRETS, "SECRET") | {"HF_TOKEN": "TOKEN"})["services"]
     holders = {name for name, service in content.items() if "SECRET" in json.dumps(service)}
-    assert holders == {"postgres", "server", "worker", "judge", "embeddings"}
+    assert holders == {"postgres", "server", "worker", "judge", "embeddings", "train"}
     assert {
         name for name, service in content.items() if "TOKEN" in json.dumps(list(service["environment"].values()))
     } == {
