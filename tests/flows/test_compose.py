@@ -207,6 +207,11 @@ def test_the_log_is_mined_every_night() -> None:
     assert CronSchedule(cron=flags["cron"], timezone=flags["timezone"])
 
 
+def test_an_empty_schedule_means_that_the_log_is_mined_when_asked() -> None:
+    """`darklode deploy --cron=` makes deployments without a schedule."""
+    assert "--cron=" in compose(FILLED | {"NIGHTLY": ""})["services"]["deploy"]["command"]
+
+
 def test_ports_are_published_on_loopback_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) == len({port.split(":")[1] for port in ports}) == 3

@@ -8,7 +8,7 @@ import yaml
 
 from helpers.runs import REPOSITORY
 
-_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<how>:?[-?])?(?P<rest>[^}]*)\}")
 
 
 def compose(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def compose(environment: Mapping[str, str]) -> dict[str, Any]:
 def variables(required: bool) -> set[str]:
     """The variables that the file reads, those with a default or those that must be set."""
     found = _VARIABLE.finditer((REPOSITORY / "docker-compose.yml").read_text())
-    return {one["name"] for one in found if (one["how"] == "?") == required}
+    return {one["name"] for one in found if (one["how"] == ":?") == required}
 
 
 def example() -> dict[str, str]:
@@ -42,7 +42,9 @@ def _filled(value: Any, environment: Mapping[str, str]) -> Any:
 
 
 def _value(found: re.Match[str], environment: Mapping[str, str]) -> str:
-    given = environment.get(found["name"], "")
-    if not given and found["how"] == "?":
+    given = environment.get(found["name"])
+    if found["how"] == ":?" and not given:
         raise KeyError(found["name"])
-    return given or found["rest"] or ""
+    if found["how"] == "-":  # a default of what is not set at all: empty stays empty
+        return found["rest"] if given is None else given
+    return given or found["rest"]
