@@ -88,7 +88,6 @@ def record(run: Run, origin: Origin) -> Facts:
         "count": texts,
         "encoder": encoder_facts(origin.encoder),
         "dimensions": _dimensions(run, origin.settings),
-        "encoder dimensions": _encoder_dimensions(origin.given),
         "metric": "cosine",
         "kind": origin.settings.kind,
         "built": filled.facts[KIND],
@@ -118,13 +117,6 @@ def _dimensions(run: Run, settings: IndexSettings) -> int:
     """Length of the vectors that the index takes."""
     centres = run.tables(SEMANTIC_CODEBOOKS.name).read(SEMANTIC_CODEBOOKS.name, ["centre"])["centre"]
     return min(len(centres[0]), settings.dimensions or len(centres[0]))
-
-
-def _encoder_dimensions(given: Given) -> int:
-    """Length of the encoder's vectors before they are cut."""
-    shards = given.kept.opened()
-    assert shards is not None
-    return shards.layout.dimensions
 
 
 def _sizes(facts: Facts, filled: Manifest) -> Facts:

@@ -29,7 +29,7 @@ from darklode.pipeline.serve.vectors.record import Facts, read_record
 from darklode.pipeline.train.adapter import Adapter
 from darklode.schemas.kinds import OfKind
 from darklode.schemas.pooling import ENCODERS, EncoderSettings
-from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
+from darklode.schemas.serving_tables import INDEX_FILES, INDEX_QUERIES, INDEXED_TEXTS
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Searcher:
         run = Run(url, untouched=True)
         self.url = run.store.url
         self.facts: Facts = read_record(run.store)
-        tables = run.tables(INDEXED_TEXTS.name, INDEX_FILES.name)
+        tables = run.tables(INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name)
         files = tables.read(INDEX_FILES.name).to_pylist()
         if tables.content(INDEXED_TEXTS.name) != self.facts["texts"] or files != self.facts["files"]:
             raise ArtifactError(f"{self.url} was not finished: run its `darklode index` command again")
@@ -78,6 +78,8 @@ class Searcher:
         opening = Opening(run.store, self.facts["built"], self.facts["rerank"], self.facts["dimensions"])
         self._finder: Finder = open_finder(opening, tables, Path(scratch))
         self.texts: pa.Table = tables.read(INDEXED_TEXTS.name).combine_chunks()
+        # Recall's queries have all numbers of the encoder, also where the index has fewer.
+        self._encoder_dimensions = len(tables.read(INDEX_QUERIES.name, ["vector"])["vector"][0])
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +158,7 @@ class Searcher:
 
     def _check_queries(self, vectors: Floats) -> None:
         kept = self.facts["dimensions"]
-        whole = self.facts.get("encoder dimensions", kept)
+        whole = self._encoder_dimensions
         if vectors.ndim != 2 or vectors.shape[1] not in (kept, whole):
             wanted = f"{kept} numbers" if kept == whole else f"{kept} or {whole} numbers"
             raise DoesNotFit(

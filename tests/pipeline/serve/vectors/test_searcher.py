@@ -1,5 +1,6 @@
 """The way in: a folder is opened, texts or vectors are asked for."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,18 @@ def test_queries_of_a_cut_index_are_as_long_as_the_encoders_or_the_indexs(tmp_pa
         assert whole.rows.tolist() == cut.rows.tolist()
         with pytest.raises(DoesNotFit, match="query vectors of 8 or 32 numbers"):
             searcher.search(vectors[:5, :16])
+
+
+def test_a_cut_index_whose_record_has_only_its_own_dimensions_takes_its_encoder(shipped: Path, tmp_path: Path) -> None:
+    """The length of the encoder's vectors is no fact of `index.json`."""
+    settings = {"index": {"kind": "flat", "queries": 20, "dimensions": 4}}
+    build_index(str(shipped / "run"), "tiny", str(tmp_path / "index"), settings)
+    file = tmp_path / "index" / "index.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({name: value for name, value in facts.items() if name != "encoder dimensions"}))
+    with Searcher(str(tmp_path / "index")) as searcher:
+        assert facts["dimensions"] == 4
+        assert len(searcher.search(["how"], 3).ids(0)) == 3
 
 
 def test_lists_longer_than_the_index_end_early(indexed: Path) -> None:
