@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.base.nearness import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, compared, is_above_zero
+from darklode.pipeline.evaluate.paired import LARGEST_LOSS, LEVEL, MIN_CLUSTERS, Chance, compared, is_above_zero
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.index import Index
 from darklode.pipeline.train.adapter import Adapter
@@ -75,11 +76,20 @@ def demand_no_fall(rivals: Rivals) -> None:
             f"that none has learned from fall into {above['clusters']}, at least {MIN_CLUSTERS} are needed"
         )
     if not is_above_zero(above):
-        raise NoLift(
-            f"the tenant {tenant} would fall: {MEASURE} {above['difference'] - MARGIN:+.3f} "
-            f"({above['low'] - MARGIN:+.3f} or more) against {rivals.named} on {len(ids)} test queries; "
-            f"at most {MARGIN} may be lost"
-        )
+        raise NoLift(f"the tenant {tenant} {fall_summary(above)} against {rivals.named} on {len(ids)} test queries")
+
+
+def fall_summary(above: Mapping[str, Any]) -> str:
+    """What keeps an adapter back: a fall that is shown, or one that may be.
+
+    Args:
+        above: the difference plus `MARGIN`, as `Difference.row` gives it, of at least `MIN_CLUSTERS` clusters.
+    """
+    low, high = max(LARGEST_LOSS, above["low"] - MARGIN), above["high"] - MARGIN
+    between = f"{MEASURE} {above['difference'] - MARGIN:+.3f} ({low:+.3f} to {high:+.3f}, p {above['p']:.3f})"
+    if is_above_zero({**above, "low": -above["high"]}):
+        return f"would fall by more than {MARGIN}: {between}"
+    return f"may fall by more than {MARGIN}, which interval and p (at most {LEVEL}) must exclude: {between}"
 
 
 def _test(index: Index, learned: Sequence[str]) -> tuple[pa.Table, pa.Table]:

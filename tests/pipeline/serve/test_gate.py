@@ -13,9 +13,9 @@ from darklode.flows import serving
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit, NoLift
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, compared
 from darklode.pipeline.serve.check import Check
-from darklode.pipeline.serve.gate import Rivals, demand_no_fall, learned_by
+from darklode.pipeline.serve.gate import MARGIN, Rivals, demand_no_fall, fall_summary, learned_by
 from darklode.pipeline.serve.registry import Registry
 from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, Adapter
 from darklode.pipeline.train.identity import weights_hash
@@ -64,7 +64,7 @@ def test_a_first_adapter_has_no_rival_and_a_worse_one_is_refused(shipped: Path, 
     turned = head(live, tmp_path / "turned", -np.eye(8, dtype=np.float32))
     with against(turned, both, registry) as (check, rivals):
         (rival,) = rivals
-        with pytest.raises(NoLift, match=f"the tenant {TENANT} would fall: .* against the live adapter"):
+        with pytest.raises(NoLift, match=f"the tenant {TENANT} would fall by more than .* against the live adapter"):
             demand_no_fall(rival)
         with pytest.raises((NoLift, DoesNotFit)):
             Registry(str(registry)).release(check, None, rivals)
@@ -79,7 +79,9 @@ def test_a_guard_tenant_that_falls_is_named_and_one_that_stays_passes(shipped: P
             if not falls:
                 demand_no_fall(rival)
                 continue
-            with pytest.raises(NoLift, match=f"the tenant {OTHER} would fall: .* against the base on 16 test queries"):
+            with pytest.raises(
+                NoLift, match=f"the tenant {OTHER} may fall by more than .* against the base on 16 test queries"
+            ):
                 demand_no_fall(rival)
 
 
@@ -97,6 +99,19 @@ def test_a_shared_adapter_is_live_for_each_and_refused_elsewhere(shipped: Path, 
         pass
     assert kept.rollback(OTHER) is None
     assert Registry(str(registry)).live == {TENANT: [name], OTHER: []}
+
+
+def test_a_fall_that_is_not_shown_is_called_possible_and_its_bound_is_one() -> None:
+    def summary(differences: list[float]) -> str:
+        values = np.array(differences)[:, None]
+        row = compared(values + MARGIN, np.zeros_like(values), np.arange(len(values)), Chance()).row(0)
+        return fall_summary(row)
+
+    undecided = summary([0.1] * 10 + [-0.3] * 2)
+    assert undecided.startswith("may fall by more than 0.01, which interval and p (at most 0.05) must exclude: ")
+    assert "nDCG@10 +0.033 (-1.000 to " in undecided
+    assert "p 0.367)" in undecided
+    assert summary([-0.1, -0.2] * 6).startswith("would fall by more than 0.01: nDCG@10 -0.150 (-0.179 to -0.121, ")
 
 
 def test_what_was_learned_from_shows_nothing(shipped: Path, both: Run) -> None:
