@@ -122,9 +122,8 @@ def _with_paths(values: Mapping[str, Any], unknown: Sequence[UnknownKey]) -> Map
 
 
 def _is_below(place: Sequence[int | str], path: str) -> bool:
-    """Whether pydantic means an unknown key or what is below it; its place also names members of a union."""
-    steps = iter(map(str, place))
-    return all(part in steps for part in path.split("."))
+    """Whether pydantic means an unknown key or what is below it."""
+    return f"{'.'.join(map(str, place))}.".startswith(f"{path}.")
 
 
 def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:

@@ -314,5 +314,11 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     unknown = ["there is no setting pool.depht", "there is no setting clean.nope", "judge.kind"]
     assert sorted(said) == sorted([*unknown, "pool.depth", "seed"])
     with pytest.raises(SettingsError) as failed:
+        load_settings(assignments=["depth=3", "pool.depth=-1"])
+    assert [message.partition(";")[0].partition(":")[0] for message in failed.value.each] == [
+        "there is no setting depth",
+        "pool.depth",
+    ]
+    with pytest.raises(SettingsError) as failed:
         load_settings(assignments=["pool.depth", "clean.noise=[", "seed=1"])
     assert len(failed.value.each) == 2
