@@ -16,7 +16,7 @@ from darklode.pipeline.train.adapter import FOLDER
 from darklode.pipeline.train.folder import recorded_difference
 from darklode.pipeline.train.headroom import HEADROOM_STAGE
 from darklode.pipeline.train.tested import TESTED
-from darklode.pipeline.train.verdict import chosen_on, read_verdict
+from darklode.pipeline.train.verdict import chosen_on, read_verdict, too_few
 from darklode.schemas.settings import Settings
 
 PARTS = """\
@@ -148,6 +148,7 @@ def headroom_told(run: Run) -> str:
     facts, sides = manifest.facts, manifest.facts["sides"]
     counts = ", ".join(f"{side['queries']:,} {name}" for name, side in sides.items())
     clusters = sides.get("train", {}).get("clusters", 0)
-    least = facts["detectable"]
-    can = f"can show differences from about {least:.3f} up" if least else "can show nothing"
-    return f"{counts}; {clusters:,} labelled train clusters. {facts['deciding']:,} test queries decide, and {can}."
+    queries, own, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
+    decides = f"{queries:,} test queries in {own:,} clusters decide: a lift of about"
+    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else too_few(queries, own)
+    return f"{counts}; {clusters:,} labelled train clusters. {can[0].upper()}{can[1:]}."

@@ -81,10 +81,7 @@ def _undecided(found: Mapping[str, Any]) -> str | None:
         return None
     queries, clusters = found["queries"], found["clusters"]
     if clusters < MIN_CLUSTERS:
-        return (
-            f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
-            "needed; label test queries of other clusters"
-        )
+        return too_few(queries, clusters)
     said = f"nDCG@10 {_between(found)} on {queries} test queries"
     if is_above_zero({**found, "low": -found["high"]}):
         return f"it does harm: {said}"
@@ -95,6 +92,14 @@ def _undecided(found: Mapping[str, Any]) -> str | None:
     if is_above_zero(found):
         return f"undecided: {said}; a loss too rare to be among them could outweigh it; {labels}"
     return f"undecided: {said}, which can show {found['detectable']:.3f}; {labels}"
+
+
+def too_few(queries: int, clusters: int) -> str:
+    """That test queries of fewer than `MIN_CLUSTERS` clusters decide nothing, and what to do about it."""
+    return (
+        f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
+        "needed; label test queries of other clusters"
+    )
 
 
 def clusters_for(found: Mapping[str, Any]) -> int:

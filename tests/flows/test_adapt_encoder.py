@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -> None:
     runs, model, out = [str(root / "run")], str(root / "model"), str(root / "out")
     told = adapt_encoder(runs, model, out, QUICK, dry_run=True)
-    assert "15 test queries decide" in told
+    assert "15 test queries in 15 clusters decide" in told
     assert not (root / "out" / "query_encoder").exists()
     said = ended(runs, model, out, QUICK)
     assert (root / "out" / "query_encoder" / "modules.json").exists()

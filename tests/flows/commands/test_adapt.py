@@ -17,7 +17,7 @@ def test_the_base_is_handed_over_with_exit_code_3_and_the_parts_shown(tmp_path: 
     quick = ["--method", "linear", "--set", "adapt.steps=50", "--set", "adapt.learning_rates=[0.0003]"]
     tried = run_inside([*command, *quick, "--dry-run"], served)
     assert (tried.code, tried.err) == (0, "")
-    assert "15 test queries decide, and can show differences from about 0.303 up" in " ".join(tried.out.split())
+    assert "15 test queries in 15 clusters decide: a lift of about 0.303 or more" in " ".join(tried.out.split())
     assert "adaptation_trials" not in tried.out
     done = run_inside([*command, *quick], served)
     assert done.code == 3
