@@ -4,6 +4,7 @@ import codecs
 import io
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from darklode.flows import interrupt
@@ -18,9 +19,10 @@ STOPPED = "stopped; the same command goes on from here"
 def main() -> NoReturn:
     """Run the command, with Ctrl-C handled from the first moment on, and text in UTF-8."""
     try:
+        _open_closed_streams()
         interrupt.listen()
         _require_utf8()
-        if sys.stdout:  # None: it was closed
+        if sys.__stdout__:
             sys.stdout = _survives_its_reader(sys.stdout.encoding)
         from darklode.flows.cli import main as run
 
@@ -28,6 +30,13 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         os.write(2, f"{STOPPED}\n".encode())
         os._exit(INTERRUPTED)
+
+
+def _open_closed_streams() -> None:
+    """Let standard streams that were closed, as by `>&-`, which are None here, lead nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (for as long as the process lasts)
 
 
 def _require_utf8() -> None:

@@ -66,3 +66,11 @@ def test_an_error_keeps_its_exit_code_where_nobody_reads(tmp_path: Path) -> None
     done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, check=False)
     assert done.returncode == 1
     assert b"holds no run" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_stop_no_command(closed: str) -> None:
+    command = f"'{sys.executable}' -m darklode --version {closed}"
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (closed == "2>&-")
