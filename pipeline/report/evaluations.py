@@ -67,6 +67,9 @@ def _by_whom(tables: Tables, shares: Rows) -> str:
 
 
 def _between(row: Mapping[str, Any], sign: str) -> str:
+    """An interval; a dash where there is none, as of one cluster or session."""
+    if row["low"] is None or row["high"] is None:
+        return "–"
     return f"{row['low']:{sign}.{DIGITS}f} to {row['high']:{sign}.{DIGITS}f}"
 
 
@@ -94,13 +97,11 @@ def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> di
 def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:
     for row in pairs:
         if row["measure"] == pairs[0]["measure"]:
-            ends = [row["low"], row["high"]]
-            between = "–" if None in ends else _between(row, "+")
             yield {
                 "system": row["system"],
                 "against": row["other"],
                 "part": row["part"],
                 "difference": round(row["difference"], DIGITS),
-                "interval": between,
+                "interval": _between(row, "+"),
                 "p_holm": round(row["p_holm"], DIGITS),
             }

@@ -89,3 +89,11 @@ def test_a_weak_judge_is_called_so(run: Run) -> None:
     put(run, "online_verdicts", TABLES["online_verdicts"].rows(said | texts))
     (title,) = told_by_log(run.tables())
     assert title.endswith("; irrelevant by embedded-2, a weak judge")
+
+
+def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
+    row = {"tenant": None, "arm": "b", "other": "a", "measure": "interleaved", "difference": 1.0}
+    row |= {"low": None, "high": None, "p": 1.0, "p_holm": 1.0}
+    put(run, "online_pairs", pa.Table.from_pylist([row], schema=TABLES["online_pairs"].schema))
+    (shown,) = told_by_log(run.tables())["The arms' differences"].to_pylist()
+    assert shown["interval"] == "–"
