@@ -39,6 +39,7 @@ from darklode.pipeline.base.artifacts import key_of
 
 MESSAGE = "its process ended without a word, as a killed one does; the same command goes on from there"
 ENDING = ".running"
+LOCK = "ending.lock"
 MAX_STARTS = 3
 """A run that takes its machine down each time is not started for ever."""
 
@@ -116,15 +117,17 @@ def guarded(path: Path) -> Iterator[None]:
 
 
 def end_dead(folder: Path) -> None:
-    """Mark the flow runs as crashed whose files nobody holds, with their tasks.
+    """Mark the flow runs as crashed whose files nobody holds, with their tasks; one process at a time, each run once.
 
     What the server does not take waits for the next time.
     """
-    for path in sorted(folder.glob(f"*{ENDING}")):
-        if _free(path):
-            with suppress(HTTPError, PrefectException):
-                _crash(UUID(path.stem))
-                path.unlink(missing_ok=True)
+    with (folder / LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in sorted(folder.glob(f"*{ENDING}")):
+            if _free(path):
+                with suppress(HTTPError, PrefectException):
+                    _crash(UUID(path.stem))
+                    path.unlink(missing_ok=True)
 
 
 def _free(path: Path) -> bool:
@@ -144,6 +147,10 @@ def _free(path: Path) -> bool:
 def _crash(flow_run_id: UUID) -> None:
     with get_client(sync_client=True) as client, suppress(ObjectNotFound):
         dead = client.read_flow_run(flow_run_id)
+        its = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
+        for task_run in client.read_task_runs(flow_run_filter=its):  # before the run may start again, with new ones
+            if task_run.state and not task_run.state.is_final():
+                client.set_task_run_state(task_run.id, Crashed(message=MESSAGE), force=True)
         if dead.state and not dead.state.is_final():
             _keep_slots_of_others(client, dead)
             cancelled = dead.state.is_cancelling()
@@ -152,10 +159,6 @@ def _crash(flow_run_id: UUID) -> None:
             if dead.deployment_id and not cancelled and dead.run_count < MAX_STARTS:
                 again: State[Any] = AwaitingRetry(message="its process was killed; it goes on where it stopped")
                 client.set_flow_run_state(flow_run_id, again, force=True)
-        its = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-        for task_run in client.read_task_runs(flow_run_filter=its):
-            if task_run.state and not task_run.state.is_final():
-                client.set_task_run_state(task_run.id, Crashed(message=MESSAGE), force=True)
 
 
 def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:

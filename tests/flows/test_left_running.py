@@ -1,7 +1,9 @@
 """Flow runs whose process was killed are ended by the next flow, or by their guard."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -17,7 +19,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 from prefect.states import Completed, Running
 
 from darklode.flows.deployments import ONE_AT_A_TIME
-from darklode.flows.left_running import ENDING, MAX_STARTS, MESSAGE, _held, end_dead
+from darklode.flows.left_running import ENDING, LOCK, MAX_STARTS, MESSAGE, _held, end_dead
 from darklode.flows.orchestration import as_flow, run_stage
 from darklode.pipeline.base.artifacts import key_of
 from helpers.commands import PREFECT, Environment, background, server_of, wait_for
@@ -41,9 +43,25 @@ def test_a_lock_that_nobody_holds_is_left_by_a_kill(tmp_path: Path, monkeypatch:
     with _held(alive):
         end_dead(tmp_path)
         assert (ended, dead.exists(), alive.exists()) == ([dead.stem], False, True)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
     end_dead(tmp_path)
     assert len(ended) == 1
+
+
+def test_guards_that_look_at_once_end_each_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    def crash(flow_run_id: UUID) -> None:
+        ended.append(str(flow_run_id))
+        time.sleep(0.2)
+
+    monkeypatch.setattr("darklode.flows.left_running._crash", crash)
+    dead = [tmp_path / f"{number}0000000-0000-0000-0000-000000000000{ENDING}" for number in (1, 2)]
+    for path in dead:
+        path.touch()
+    with ThreadPoolExecutor(2) as guards:
+        list(guards.map(end_dead, [tmp_path] * 2))
+    assert ended == [path.stem for path in dead]
 
 
 @pytest.mark.server
@@ -56,7 +74,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
     with server_of(served), get_client(sync_client=True) as client:
         assert trivial(return_state=True).message == "done"
         folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(str(PREFECT_API_URL.value()))
-        assert list(folder.iterdir()) == []
+        assert list(folder.glob(f"*{ENDING}")) == []
         runs: list[FlowRun] = [client.create_flow_run(trivial, state=Running()) for _ in range(2)]
         tasks = [client.create_task_run(run_stage, run.id, "0", state=Running()) for run in runs]
         done = client.create_task_run(run_stage, runs[0].id, "1", state=Completed())
@@ -76,7 +94,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
                 "Running",
                 "Completed",
             ]
-            assert list(folder.iterdir()) == [alive]
+            assert list(folder.glob(f"*{ENDING}")) == [alive]
 
 
 WAITING_FLOW = """
