@@ -64,15 +64,17 @@ def status(run: RunArgument, assignments: SetOption = None) -> None:
     """Show how far the service is with what was submitted."""
     asked = _Asked(settings_of(run, assignments))
     names = ("batch", "status", "calls", "answered", "failed", "run", "said")
-    rows = [
-        (one.id, state.status, one.calls, state.answered, state.failed, one.run, state.said)
-        if state
-        else (None, "not begun", one.calls, None, None, one.run, "`submit` again")
-        for one, state in asked.hosted.look()
-    ]
-    if rows:
-        show(pa.table([list(column) for column in zip(*rows, strict=True)], names=names), "Batches")
-    else:
+    rows = list[tuple[object, ...]]()
+    try:
+        for one, state in asked.hosted.look():
+            if state:
+                rows.append((one.id, state.status, one.calls, state.answered, state.failed, one.run, state.said))
+            else:
+                rows.append((None, "not begun", one.calls, None, None, one.run, "`submit` again"))
+    finally:  # what is known is shown where a batch is gone, too
+        if rows:
+            show(pa.table([list(column) for column in zip(*rows, strict=True)], names=names), "Batches")
+    if not rows:
         console.print(asked.nothing_under_way(), soft_wrap=True)
 
 
@@ -106,12 +108,12 @@ def forget(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="The batch, as `status` or `fetch` names it.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a batch whose answers are gone: its calls can be asked again."""
+    """Forget a batch whose answers are gone: its calls can be asked again. Their estimated cost counts as spent."""
     from darklode.pipeline.judge.llm.hosted import Journal
 
     journal = Journal(settings_of(None, assignments).cache.root)
     found = journal.named(batch_id)
-    journal.forget(found)
+    journal.write_off(found)
     console.print(printable(f"{batch_id} is forgotten; its {found.calls:,} calls can be asked again"), soft_wrap=True)
 
 

@@ -134,12 +134,12 @@ class SpendingBook:
     """
 
     def __init__(self, root: str | None, account: str) -> None:
-        self._store, self._account = KeyedStore(root, SPENDING), account
+        self._store, self.account = KeyedStore(root, SPENDING), account
 
     @property
     def place(self) -> str:
         """Where it is kept, for messages."""
-        return self._store.parts.store.path(self._store.parts.folder(self._account))
+        return self._store.parts.store.path(self._store.parts.folder(self.account))
 
     def add(self, usage: Usage, cost: float) -> None:
         """Enter what was spent.
@@ -150,7 +150,7 @@ class SpendingBook:
         row = {"entry": uuid.uuid4().hex, "prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
         columns = [*SPENDING.key, *SPENDING.values.names]
         schema = pa.schema([SPENDING.schema.field(name) for name in columns])
-        self._store.append(self._account, pa.Table.from_pylist([row | {"cost": cost}], schema))
+        self._store.append(self.account, pa.Table.from_pylist([row | {"cost": cost}], schema))
 
     def total(self) -> tuple[Usage, float]:
         """Tokens and money of all entries.
@@ -158,8 +158,8 @@ class SpendingBook:
         Raises:
             ArtifactError: they cannot be read.
         """
-        self._store.tidy(self._account)
-        rows = self._store.open(self._account).rows(SPENDING.values.names)
+        self._store.tidy(self.account)
+        rows = self._store.open(self.account).rows(SPENDING.values.names)
         prompt, completion, cost = (pc.sum(rows[name]).as_py() or 0 for name in SPENDING.values.names)
         return Usage(prompt, completion), float(cost)
 
@@ -192,12 +192,12 @@ class Budget:
             spent = self._spent
             new = Usage(spent.prompt - self._entered.prompt, spent.completion - self._entered.completion)
             if any(new):
-                self._book.add(new, self._cost(new))
+                self._book.add(new, self.cost(new))
                 self._entered = spent
             if self._endpoint.limited:
                 every, cost = self._book.total()
                 self._others = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
-                self._others_cost = max(0.0, cost - self._cost(spent))
+                self._others_cost = max(0.0, cost - self.cost(spent))
 
     def waits(self, call: Usage) -> bool:
         """Whether the call must wait: what is under way might use up the rest, but may not."""
@@ -218,7 +218,7 @@ class Budget:
         self._reserved = Usage(self._reserved.prompt - reserved.prompt, self._reserved.completion - reserved.completion)
         self._counters.prompt_tokens += used.prompt
         self._counters.completion_tokens += used.completion
-        self._counters.cost = self._cost(self._spent)
+        self._counters.cost = self.cost(self._spent)
 
     @property
     def _spent(self) -> Usage:
@@ -229,14 +229,14 @@ class Budget:
         if not self._endpoint.limited:
             return None
         given, planned = self._endpoint, _sum(_sum(self._spent, self._reserved), call)
-        tokens, cost = sum(_sum(planned, self._others)), self._cost(planned) + self._others_cost
+        tokens, cost = sum(_sum(planned, self._others)), self.cost(planned) + self._others_cost
         if _above(given.token_limit, tokens):
             return self._said(f"token_limit {given.token_limit:,}")
         if _above(given.spending_limit, cost):
             return self._said(f"spending_limit {given.spending_limit:g}")
         if given.portion and _above(given.portion.tokens, sum(planned)):
             return self._said(f"token_limit {given.token_limit:,} (this worker's portion of it)")
-        if given.portion and _above(given.portion.money, self._cost(planned)):
+        if given.portion and _above(given.portion.money, self.cost(planned)):
             return self._said(f"spending_limit {given.spending_limit:g} (this worker's portion of it)")
         return None
 
@@ -250,7 +250,13 @@ class Budget:
             )
         return said
 
-    def _cost(self, usage: Usage) -> float:
+    @property
+    def account(self) -> str:
+        """Where it is kept what is spent; empty: nowhere."""
+        return self._book.account if self._book else ""
+
+    def cost(self, usage: Usage) -> float:
+        """Money that tokens cost, by the endpoint's prices."""
         prices = self._endpoint
         return (usage.prompt * prices.prompt_price + usage.completion * prices.completion_price) / 1e6
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.memory.keys import KeyIndex, Keys, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, Usage
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingBook, Usage
 from darklode.pipeline.base.remote.hosted import BatchService, BatchState, UnknownToService
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch
@@ -46,6 +46,7 @@ class Submitted:
         prompt_tokens, completion_tokens: they may take, at most.
         began: seconds of the epoch.
         id: the service's, of the batch; null: it is not known whether it has begun.
+        account, cost: where it is kept what is spent, and what the tokens cost; empty: nowhere.
     """
 
     token: str
@@ -57,6 +58,8 @@ class Submitted:
     completion_tokens: int
     began: float
     id: str | None = None
+    account: str = ""
+    cost: float = 0.0
 
 
 class Journal:
@@ -67,7 +70,7 @@ class Journal:
     """
 
     def __init__(self, root: str | None) -> None:
-        self._parts = PartFiles(root, "batches", "batch", (".keys",))
+        self._root, self._parts = root, PartFiles(root, "batches", "batch", (".keys",))
 
     def all(self) -> list[Submitted]:
         """All files, the oldest first."""
@@ -109,6 +112,13 @@ class Journal:
         """Delete a file's record: its pairs are free to be asked for again."""
         self._parts.prune(one.token)
 
+    def write_off(self, one: Submitted) -> None:
+        """Forget a file whose answers are lost, and book all that they may have cost: they were paid for."""
+        if one.account:
+            usage = Usage(one.prompt_tokens, one.completion_tokens)
+            SpendingBook(self._root, one.account).add(usage, one.cost)
+        self.forget(one)
+
 
 class HostedJudge:
     """A judge's calls at a service.
@@ -146,6 +156,7 @@ class HostedJudge:
                 self._budget.reserve(estimate)
                 judge_id, where = self._template.judge_id, self._service.where
                 one = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
+                one = replace(one, account=self._budget.account, cost=self._budget.cost(estimate))
                 self._journal.note(one, keys)
                 one = replace(one, id=self._service.start(file, one.token))
                 self._journal.note(one)
@@ -162,9 +173,16 @@ class HostedJudge:
             if self._known(one).id is None and one.run == run:
                 self._journal.forget(one)
 
-    def look(self) -> list[tuple[Submitted, BatchState | None]]:
-        """All files at this service and how far it is with them; None for one that may not have begun."""
-        return [(one, self._state(one)) for one in map(self._known, self._here())]
+    def look(self) -> Iterator[tuple[Submitted, BatchState | None]]:
+        """All files at this service and how far it is with them; None for one that may not have begun.
+
+        Raises:
+            DarklodeError: the service does not answer or, after all others, a batch is gone.
+        """
+        gone = list[MissingPart]()
+        yield from self._states(gone)
+        if gone:
+            raise gone[0]
 
     def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
         """Keep the answers of the batches that are over, whose pairs without an answer are free again.
@@ -172,10 +190,11 @@ class HostedJudge:
         Yields what `look` says of each file, and what `read_batch` counts.
 
         Raises:
-            DarklodeError: the service does not answer, or they cannot be kept. The same call goes on from there.
+            DarklodeError: the service does not answer, or they cannot be kept or, after all others, a batch or its
+                answers are gone. The same call goes on from there.
         """
-        gone: list[MissingPart] = []
-        for one, state in self.look():
+        gone = list[MissingPart]()
+        for one, state in self._states(gone):
             counts = Counter[str]()
             if state and state.over:
                 try:
@@ -188,11 +207,15 @@ class HostedJudge:
         if gone:
             raise gone[0]
 
-    def _state(self, one: Submitted) -> BatchState | None:
-        try:
-            return self._service.look(one.id) if one.id else None
-        except UnknownToService as error:
-            raise _forgettable(one, error) from error
+    def _states(self, gone: list[MissingPart]) -> Iterator[tuple[Submitted, BatchState | None]]:
+        """What `look` says of the files that are not gone; of the others it is told by errors."""
+        for one in map(self._known, self._here()):
+            try:
+                state = self._service.look(one.id) if one.id else None
+            except UnknownToService as error:
+                gone.append(_forgettable(one, error))
+            else:
+                yield one, state
 
     def _kept(self, state: BatchState) -> Counter[str]:
         counts = Counter[str]()

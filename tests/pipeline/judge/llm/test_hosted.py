@@ -94,7 +94,7 @@ def test_calls_go_out_as_batches_and_answers_come_back_once(service: FakeBatches
     service.finish("batch-0", failing=1)
     service.finish("batch-2", "expired", failing=1)
     assert Desk(service, tmp_path).fetch() == {"verdict": 4, "failed": 2}
-    assert desk.judge.look() == []
+    assert list(desk.judge.look()) == []
     again = Desk(service, tmp_path).submit()
     assert [one.calls for one in again] == [2], "what failed is free again"
     service.finish("batch-3")
@@ -139,7 +139,7 @@ def test_a_kill_anywhere_submits_nothing_twice(
         if owner is services:  # the answer to a look
             Desk(service, tmp_path).submit()
             with pytest.raises(KeyboardInterrupt):
-                Desk(service, tmp_path).judge.look()
+                list(Desk(service, tmp_path).judge.look())
         else:
             with pytest.raises(KeyboardInterrupt):
                 Desk(service, tmp_path).submit()
@@ -245,6 +245,28 @@ def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service:
     with pytest.raises(MissingPart, match=r"no batch batch-9 is under way \(under way: batch-0\)"):
         desk.journal.named("batch-9")
     desk.journal.forget(desk.journal.named("batch-0"))
+    assert [one.calls for one in desk.submit()] == [4]
+
+
+def test_a_batch_that_is_gone_hides_no_other_and_was_paid_for(service: FakeBatches, tmp_path: Path) -> None:
+    desk = Desk(service, tmp_path, token_limit=10**6, prompt_price_per_million=2, completion_price_per_million=3)
+    sent = desk.submit()
+    service.finish("batch-2")
+    del service.batches["batch-0"]
+    seen: list[str | None] = []
+    with pytest.raises(MissingPart, match=r"batch-0: .*`darklode judge batch forget batch-0` frees its 4 calls"):
+        seen += (one.id for one, _ in desk.judge.look())
+    assert seen == ["batch-1", "batch-2"]
+    with pytest.raises(MissingPart, match=r"batch-0: "):
+        desk.fetch()
+    assert len(desk.ledger.open(desk.template.judge_id)) == 2
+    book = SpendingBook(str(tmp_path), endpoint_of(desk.settings).account)
+    (prompt, completion), cost = book.total()
+    lost = sent[0]
+    desk.journal.write_off(desk.journal.named("batch-0"))
+    after, paid = book.total()
+    assert tuple(after) == (prompt + lost.prompt_tokens, completion + lost.completion_tokens)
+    assert paid - cost == pytest.approx((2 * lost.prompt_tokens + 3 * lost.completion_tokens) / 1e6)
     assert [one.calls for one in desk.submit()] == [4]
 
 
