@@ -110,7 +110,12 @@ EVALUATION_PAIRS = Table(
             MEASURE,
             PART,
             field("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
-            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
+            field(
+                "low",
+                pa.float64(),
+                "lower end, 95 % bootstrap-t interval over clusters; null of one, and of few for AUC",
+                null=True,
+            ),
             field("high", pa.float64(), "upper end", null=True),
             field(
                 "bounded_low",
@@ -118,7 +123,7 @@ EVALUATION_PAIRS = Table(
                 "97.5 % lower bound that allows for a rare loss that no cluster shows; null for AUC",
                 null=True,
             ),
-            field("p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference"),
+            field("p", pa.float64(), "two-sided, of a test that swaps the systems within clusters by chance"),
             field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"),
             field(
                 "detectable",
@@ -129,7 +134,11 @@ EVALUATION_PAIRS = Table(
             field("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
             field("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
             field("queries", pa.int64(), "how many queries"),
-            field("clusters", pa.int64(), "clusters of near-duplicates that they fall into"),
+            field(
+                "clusters",
+                pa.int64(),
+                "clusters of near-duplicates that they fall into; for AUC, queries with a label of the rarer kind",
+            ),
         ]
     ),
 )
@@ -224,9 +233,14 @@ ONLINE_PAIRS = Table(
             field("other", pa.string(), "the arm that it is held against"),
             field("measure", pa.string(), "as in `online`"),
             field("difference", pa.float64(), "the first's share less the second's"),
-            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over sessions; null of one", null=True),
+            field(
+                "low",
+                pa.float64(),
+                "lower end, 95 % bootstrap-t interval over sessions; null where an arm has few or all alike",
+                null=True,
+            ),
             field("high", pa.float64(), "upper end", null=True),
-            field("p", pa.float64(), "two-sided, of a test that draws the sign of what each session adds"),
+            field("p", pa.float64(), "two-sided, of a permutation test that shuffles the arms of sessions"),
             field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
         ]
     ),

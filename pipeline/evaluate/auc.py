@@ -11,17 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.stats import norm, rankdata, t
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.evaluate.paired import Chance, holm, linearised
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, holm, linearised, turned_p
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
-AUC = Stage("auc", 2, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
+AUC = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evaluation_pairs"))
 
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
 PART = "labelled"
+
+_RANKS_AT_ONCE = 1_000_000  # of pairs in draws; memory is some fifty bytes each
 
 SCORED = """
     SELECT concat_ws(chr(0), tenant, query_id) AS query_id, satisfaction, relevance,
@@ -58,7 +61,9 @@ def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None
 def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
     """Write each system's AUC by satisfaction and by relevance, and the differences of every two systems.
 
-    Queries are drawn anew, all their pairs with them; differences are tested by what each query adds to them.
+    Queries are drawn anew, all their pairs with them. A difference is tested by swapping the two systems' ranks within
+    queries. It has no interval where fewer than `MIN_CLUSTERS` queries hold a label of one kind: a kind with one pair
+    looks as if it did not vary.
 
     Args:
         tables: holds `manual_labels` and `manual_scores`.
@@ -117,9 +122,19 @@ class _Labelled:
         """Columns of `evaluation_pairs`: each later system against each earlier one."""
         values = [area(self.labels, scores) for scores in self.scores.T]
         adds = [influence(self.labels, scores, self.query) for scores in self.scores.T]
+        clusters = min(len(np.unique(self.query[self.labels == kind])) for kind in (True, False))
         for other, system in combinations(range(len(systems)), 2):
-            found = linearised(values[system] - values[other], adds[system] - adds[other], chance)
-            yield {"system": systems[system], "other": systems[other], "clusters": self.queries} | found
+            row: dict[str, Any] = {"system": systems[system], "other": systems[other], "clusters": clusters}
+            row |= {"difference": values[system] - values[other], "low": None, "high": None}
+            if clusters >= MIN_CLUSTERS:
+                ends = np.array(linearised(row["difference"], adds[system] - adds[other], chance))
+                row["low"], row["high"] = row["difference"] + _wider(clusters) * (ends - row["difference"])
+            yield row | {"p": swapped_p(self.labels, self.scores[:, [system, other]], self.query, chance)}
+
+
+def _wider(clusters: int) -> float:
+    """By how much an interval must be wider as the spread of so few queries is not well known (Student's t)."""
+    return float(t.ppf(0.975, clusters - 1) / norm.ppf(0.975) * np.sqrt(clusters / (clusters - 1)))
 
 
 def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, _Labelled]]:
@@ -157,6 +172,43 @@ def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
     share[~labels] = (above[0] + above[1]) / 2 / len(positive)
     share -= share[labels].mean()
     return np.asarray(np.bincount(query, share / np.where(labels, len(positive), len(negative))), np.float64)
+
+
+def swapped_p(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64], chance: Chance) -> float:
+    """Two-sided p of a difference of two AUCs when it is chance which system ranked a query's pairs in which way.
+
+    Args:
+        labels: shape (n_pairs,), of both kinds.
+        scores: of the two systems, shape (n_pairs, 2); not a number is worse than any score.
+        query: number of each pair's query, from 0.
+        chance: how much is drawn.
+
+    Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
+    curves from a paired experiment (ranks are swapped, for scores of two systems have different units).
+    """
+    ranks = [rankdata(np.where(np.isnan(one), -np.inf, one)) for one in scores.T]
+    one, other = (np.asarray(2 * each, np.int64) for each in ranks)  # ties have halves
+    least = abs(_areas_of_ranks(labels, one[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
+
+    def reaches(bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = []
+        for some in np.array_split(bits, -(-len(bits) * len(labels) // _RANKS_AT_ONCE)):
+            turned = some[:, query].astype(bool)
+            swapped = np.where(turned, other, one), np.where(turned, one, other)
+            areas = [_areas_of_ranks(labels, each) for each in swapped]
+            found.append(np.abs(areas[0] - areas[1]) >= least)
+        return np.concatenate(found)
+
+    return float(turned_p(int(query.max()) + 1, reaches, chance))
+
+
+def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floats:
+    """`area` of each row of ranks from 1 to twice the pairs, shape (n_rows, n_pairs), in linear time."""
+    rows, width = len(ranks), 2 * len(labels) + 1
+    places = ranks + width * np.arange(rows)[:, None]
+    negatives = np.bincount(places[:, ~labels].ravel(), minlength=rows * width).reshape(rows, width)
+    below = np.cumsum(negatives, axis=1) - negatives / 2
+    return np.asarray(below.ravel()[places[:, labels]].mean(axis=1) / (~labels).sum())
 
 
 def _drawn_queries(n: int, chance: Chance) -> NDArray[np.uint16]:

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS, resampled
 from darklode.pipeline.base.relations import view
-from darklode.pipeline.evaluate.paired import Chance, holm, linearised
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, holm, linearised
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.tables import TABLES
 
-ONLINE = Stage("online", 3, ("impressions",), ("online", "online_pairs"))
+ONLINE = Stage("online", 4, ("impressions",), ("online", "online_pairs"))
 
 DEPTHS = (4, 20)
 """So far down the judge looks (ScalingNote, 4.6)."""
@@ -45,6 +45,9 @@ COUNTS = "shown clicks searches first early abandoned few clicking sessions won 
 COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
 
 FEW = 5
+
+_MAX_UNITS = 10_000  # more sessions are tested as sums of several, which are as exchangeable as they are
+_DRAWS_AT_ONCE = 200  # memory is that many times the sessions
 
 # A search without a session is one of its own.
 SHOWN = """
@@ -224,17 +227,26 @@ class SessionCounts:
             for number in range(len(MEASURES))
             if not np.isnan(values[arm, number] - values[other, number])
         ]
-        chance, rows, names = replace(chance, tests=len(both)), list[dict[str, Any]](), list(MEASURES)
+        chance, rows = replace(chance, tests=len(both)), list[dict[str, Any]]()
+        p = {pair: self._p_values(*pair, chance) for pair in dict.fromkeys((other, arm) for other, arm, _ in both)}
         for other, arm, number in both:
-            adds = np.stack([self._influence(one, number) for one in (arm, other)])
-            counted = ~np.isnan(adds).all(axis=0)
-            change = np.nan_to_num(adds[0]) - np.nan_to_num(adds[1])
-            found = linearised(values[arm, number] - values[other, number], change[counted], chance)
-            named = {"arm": self.arms[arm], "other": self.arms[other], "measure": names[number]}
-            rows.append(named | {name: None if np.isnan(one) else one for name, one in found.items()})
+            row: dict[str, Any] = {"arm": self.arms[arm], "other": self.arms[other], "measure": list(MEASURES)[number]}
+            row["difference"] = values[arm, number] - values[other, number]
+            row["low"], row["high"] = self._interval(other, arm, number, chance)
+            rows.append(row | {"p": p[other, arm][number]})
         for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = corrected
         return rows
+
+    def _interval(self, other: int, arm: int, number: int, chance: Chance) -> tuple[float | None, float | None]:
+        """Of the difference in a measure; none where few sessions, or all alike, make an arm look certain."""
+        adds = np.stack([self._influence(one, number) for one in (arm, other)])
+        counted = ~np.isnan(adds)
+        adds = np.nan_to_num(adds)
+        if counted.sum(axis=1).min() < MIN_CLUSTERS or np.abs(adds).max(axis=1).min() <= 1e-12:
+            return None, None
+        values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))[:, number]
+        return linearised(values[arm] - values[other], (adds[0] - adds[1])[counted.any(axis=0)], chance)
 
     def _influence(self, arm: int, number: int) -> Floats:
         """What each session adds to a share of an arm, shape (n_sessions,); NaN where it counts for nothing."""
@@ -242,9 +254,49 @@ class SessionCounts:
         total = whole.sum()
         return np.where(whole > 0, (part - part.sum() / total * whole) / total, np.nan)
 
+    def _p_values(self, other: int, arm: int, chance: Chance) -> Floats:
+        """Two-sided p of each measure's difference, shape (n_measures,).
+
+        By a permutation test: which arm a session of one arm had is shuffled, what a session of both arms did is
+        swapped between them. A draw in which an arm has nothing counted is taken as one that reaches the difference.
+        """
+        sides = self.counts[:, [other, arm]]
+        present = sides.any(axis=2)
+        both = _merged(sides[present.all(axis=1)], len(sides))
+        single = [_merged(sides[present[:, at] & ~present[:, 1 - at]][:, at], len(sides)) for at in (0, 1)]
+        alone, of_arm = np.concatenate(single), np.repeat([False, True], [len(one) for one in single])
+        total, random = alone.sum(axis=0) + both.sum(axis=(0, 1)), np.random.default_rng(chance.seed)
+
+        def distance(sums: Floats) -> Floats:
+            values = [self._shares(one) for one in (sums, total - sums)]
+            return np.abs(values[0] - values[1])
+
+        least = distance(sides[:, 1].sum(axis=0)) * (1 - 1e-12) - 1e-12
+        reached = np.zeros(len(least), np.int64)
+        for start in range(0, chance.signs, _DRAWS_AT_ONCE):
+            count = min(_DRAWS_AT_ONCE, chance.signs - start)
+            shuffled = random.permuted(np.tile(of_arm, (count, 1)), axis=1)
+            kept = random.random((count, len(both))) < 0.5
+            sums = shuffled @ alone + kept @ (both[:, 1] - both[:, 0]) + both[:, 0].sum(axis=0)
+            reached += (~(distance(sums) < least)).sum(axis=0)
+        return np.asarray((reached + 1) / (chance.signs + 1))
+
     def _values(self, sums: Floats) -> Floats:
         """The shares of sums, shape (…, n_arms, n_measures); not a number where nothing is counted."""
+        return self._shares(sums.reshape(*sums.shape[:-1], *self.counts.shape[1:]))
+
+    @staticmethod
+    def _shares(sums: Floats) -> Floats:
+        """The measures of sums of shape (…, n_counts), shape (…, n_measures)."""
         part, whole = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
-        by_arm = sums.reshape(*sums.shape[:-1], *self.counts.shape[1:])
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(by_arm[..., part] / by_arm[..., whole])
+            return np.asarray(sums[..., part] / sums[..., whole])
+
+
+def _merged(counts: Floats, sessions: int) -> Floats:
+    """Sums of every few sessions, so that all kinds of sessions together have at most about `_MAX_UNITS` units."""
+    units = -(-len(counts) * _MAX_UNITS // max(sessions, _MAX_UNITS))
+    found = np.zeros((units, *counts.shape[1:]))
+    if units:
+        np.add.at(found, np.arange(len(counts)) % units, counts)
+    return found

@@ -6,7 +6,7 @@ one group tell the same twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,15 +238,30 @@ def flipped(sums: Floats, chance: Chance) -> Floats:
         chance: how much is drawn.
     """
     units = _units(sums)
-    n = len(units)
+    least = np.abs(units.sum(axis=0)) * (1 - 1e-12) - 1e-12
+    return turned_p(len(units), lambda bits: np.abs((2.0 * bits - 1.0) @ units) >= least, chance)
+
+
+def turned_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]], chance: Chance) -> Floats:
+    """p of a test that turns each of n clusters around by chance; all ways are tried where few, else drawn ones.
+
+    Args:
+        n: how many clusters.
+        reaches: of turns, bits of shape (n_draws, n), whether the figure is as far from 0 as it is without turns,
+            shape (n_draws, …). A turn of all clusters must give the same.
+        chance: how much is drawn.
+
+    Returns:
+        shape (…).
+    """
     exact = n - 1 <= 40 and 2 ** (n - 1) <= chance.signs  # a sign and its opposite are as extreme: one is left out
     total = 2 ** (n - 1) if exact else chance.signs
-    least = np.abs(units.sum(axis=0)) * (1 - 1e-12) - 1e-12
-    reached, random = np.zeros(sums.shape[1], np.int64), np.random.default_rng(chance.seed)
+    random, found = np.random.default_rng(chance.seed), list[NDArray[np.int64]]()
     for start in range(0, total, _AT_ONCE):
         count = min(_AT_ONCE, total - start)
         bits = _all_signs(start, count, n) if exact else _random_signs(random, count, n)
-        reached += (np.abs((2.0 * bits - 1.0) @ units) >= least).sum(axis=0)
+        found.append(reaches(bits).sum(axis=0))
+    reached = np.sum(found, axis=0)
     return np.asarray(reached / total if exact else (reached + 1) / (total + 1))
 
 
@@ -263,23 +278,21 @@ def _random_signs(random: np.random.Generator, count: int, n: int) -> NDArray[np
     return np.unpackbits(drawn, axis=1, count=n)
 
 
-def linearised(estimate: float, influence: Floats, chance: Chance) -> dict[str, float]:
-    """A difference of two figures that are no means of queries, such as AUC: its columns difference, low, high and p.
+def linearised(estimate: float, influence: Floats, chance: Chance) -> tuple[float, float]:
+    """95 % interval of a difference of two figures that are no means of queries, such as AUC.
 
-    It is tested and has its interval as the mean of `estimate + n · influence` over clusters.
+    It is that of the mean of `estimate + n · influence` over clusters.
 
     Args:
         estimate: the difference.
-        influence: what each cluster adds to it (the first-order term), shape (n_clusters,); sums to 0.
+        influence: what each cluster adds to it (the first-order term), shape (n_clusters,), two at least; sums to 0.
         chance: how much is drawn.
     """
     n = len(influence)
     values = np.column_stack([estimate + n * influence, np.ones(n)])
     units = _units(np.where(np.abs(values) <= 1e-12, 0.0, values))
-    sums, sizes = units[:, :1], units[:, 1].astype(np.int64)
-    low, high = studentized(sums, sizes, chance)
-    p = flipped(sums, chance)
-    return {"difference": estimate, "low": float(low[0]), "high": float(high[0]), "p": float(p[0])}
+    low, high = studentized(units[:, :1], units[:, 1].astype(np.int64), chance)
+    return float(low[0]), float(high[0])
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.auc import AUC, area, auc
+from darklode.pipeline.evaluate.auc import AUC, area, auc, swapped_p
+from darklode.pipeline.evaluate.paired import Chance
 from darklode.pipeline.evaluate.scores import SCORES, manual_scores
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
@@ -42,6 +43,34 @@ def test_a_weight_is_as_many_copies() -> None:
     assert area(labels, scores, times) == pytest.approx(area(labels[copies], scores[copies]))
 
 
+def test_p_is_the_share_of_all_swaps_of_ranks_that_differ_as_much() -> None:
+    random = np.random.default_rng(8)
+    query, labels = np.repeat(np.arange(6), 3), np.arange(18) % 3 == 0
+    scores = (random.normal(size=(18, 2)) + labels[:, None] * [0.3, 1.5]) * [1, 100]
+    ranks = np.argsort(np.argsort(scores, axis=0), axis=0)
+
+    def difference(turned: int) -> float:
+        swap = (turned >> query & 1).astype(bool)
+        one, other = (np.where(swap, ranks[:, 1 - at], ranks[:, at]) for at in (0, 1))
+        return abs(by_hand(labels.tolist(), one.tolist()) - by_hand(labels.tolist(), other.tolist()))
+
+    share = np.mean([difference(turned) >= difference(0) - 1e-12 for turned in range(64)])
+    assert swapped_p(labels, scores, query, Chance()) == pytest.approx(share)
+
+
+def test_few_labels_of_one_kind_do_not_decide(tmp_path: Path) -> None:
+    query, labels = np.repeat(np.arange(100), 2), np.arange(200) == 0
+    random = np.random.default_rng(1)
+    scores = random.normal(size=(200, 2)) + labels[:, None] * [9, -9]  # the one positive pair: above all, below all
+    assert swapped_p(labels, scores, query, Chance(flips=500)) >= 0.2
+    run = labelled(tmp_path, 16)
+    measured(run)
+    assert {(row["low"], row["high"], row["clusters"]) for row in read(run, "evaluation_pairs")} <= {
+        (None, None, 5),
+        (None, None, 8),
+    }
+
+
 def labelled(folder: Path, n: int = 24) -> Run:
     """Every second pair fits: query and text share a rare word. Satisfaction is relevance, but for every sixth pair."""
     run = Run(str(folder / "run"))
@@ -66,17 +95,22 @@ def labelled(folder: Path, n: int = 24) -> Run:
     return run
 
 
-def test_systems_get_areas_with_intervals_and_differences(tmp_path: Path) -> None:
-    run = labelled(tmp_path)
+def measured(run: Run) -> None:
+    """Score the pairs by BM25 and by one that sees nothing; measure both."""
     systems = {"bm25": Bm25Kind(), "blind": Bm25Kind(stemmer=None, k1=0.0, b=0.0)}
     names = {name: one.identity for name, one in systems.items()}
     execute(run, SCORES, lambda tables, output: manual_scores(tables, output, systems=systems, identities=names))
+    given = EvaluateSettings(bootstrap=100)
+    execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
+
+
+def test_systems_get_areas_with_intervals_and_differences(tmp_path: Path) -> None:
+    run = labelled(tmp_path)
+    measured(run)
     scores = read(run, "manual_scores")
     assert len(scores) == 48
     found = [row["score"] for row in scores if row["system"] == "bm25"]
     assert [score is not None for score in found] == [at % 2 == 0 for at in range(24)]
-    given = EvaluateSettings(bootstrap=100)
-    execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
     rows = {(row["measure"], row["system"]): row for row in read(run, "evaluation")}
     assert rows["AUC-REL", "bm25"]["value"] == 1.0
     assert rows["AUC-SAT", "bm25"]["value"] == pytest.approx(

@@ -1,5 +1,6 @@
 """What a log says of arms: A/B, interleaved lists, and the log as a whole."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,39 @@ def test_arms_that_do_not_differ_are_rarely_called_different(tmp_path: Path) -> 
     (row,) = [row for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
     assert row["p"] <= 0.05  # type: ignore[operator]
     assert row["high"] < 0  # type: ignore[operator]
+
+
+def test_an_arm_of_few_sessions_is_not_certain(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    searches = [search(at, ["x"] * 5, {1} if random.random() < 0.3 else set(), f"x{at}") for at in range(400)]
+    searches += [search(400 + at, ["y"] * 5, set(), f"y{at}") for at in range(3)]
+    rows = {row["measure"]: row for row in read(measured(tmp_path / "few", *searches), "online_pairs")}
+    assert rows["abandoned searches"]["p"] == pytest.approx(
+        1 - 3 * 0.3 * 0.7**2, abs=0.06
+    )  # all but one click of three
+    assert (rows["abandoned searches"]["low"], rows["abandoned searches"]["high"]) == (None, None)
+    searches += [search(403 + at, ["y"] * 5, set(), f"y{3 + at}") for at in range(9)]
+    rows = {row["measure"]: row for row in read(measured(tmp_path / "alike", *searches), "online_pairs")}
+    assert rows["abandoned searches"]["p"] < 0.05  # type: ignore[operator]
+    assert rows["abandoned searches"]["low"] is None, "sessions that are all alike have no spread"
+
+
+def test_p_is_the_share_of_all_assignments_that_differ_as_much(tmp_path: Path) -> None:
+    clicked = {"x": [1, 0, 0, 0], "y": [1, 1, 1]}
+    searches = [
+        search(10 * at + (arm == "y"), [arm] * 5, {1} if yes else set(), f"{arm}{at}")
+        for arm, several in clicked.items()
+        for at, yes in enumerate(several)
+    ]
+    run = Run(str(tmp_path / "run"))
+    rows = [row for one in searches for row in one]
+    put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
+    given = EvaluateSettings(bootstrap=100, flips=20_000)
+    execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), given, searches=0, seed=1))
+    (row,) = [row for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
+    of_all = [1, 0, 0, 0, 1, 1, 1]
+    every = [
+        abs(sum(of_all[at] for at in some) / 3 - (4 - sum(of_all[at] for at in some)) / 4)
+        for some in combinations(range(7), 3)
+    ]
+    assert row["p"] == pytest.approx(np.mean(np.array(every) >= 0.75 - 1e-9), abs=0.01)

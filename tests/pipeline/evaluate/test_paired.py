@@ -56,8 +56,6 @@ def test_the_least_p_passes_the_correction_for_as_many_tests_as_there_are() -> N
     for tests in (1, 660):
         found = compared(ahead, np.zeros((40, 1)), groups_of(40), Chance(flips=100, tests=tests))
         assert holm([found.p[0], *[1.0] * (tests - 1)])[0] <= 0.01
-        estimate, adds = float(ahead.mean()), (ahead[:, 0] - ahead.mean()) / 40
-        assert holm([linearised(estimate, adds, Chance(flips=100, tests=tests))["p"], *[1.0] * (tests - 1)])[0] <= 0.01
 
 
 def test_many_clusters_are_tested_as_sums_of_several() -> None:
@@ -71,7 +69,7 @@ def test_a_mean_of_clusters_and_its_linear_form_are_the_same() -> None:
     values = random.normal(0.1, 0.2, (30, 1))
     found = compared(values, np.zeros((30, 1)), groups_of(30), Chance())
     linear = linearised(float(values.mean()), (values[:, 0] - values.mean()) / 30, Chance())
-    assert [linear["low"], linear["high"], linear["p"]] == pytest.approx([found.low[0], found.high[0], found.p[0]])
+    assert linear == pytest.approx((found.low[0], found.high[0]))
 
 
 def shown(values: list[float]) -> tuple[bool, bool]:
