@@ -13,8 +13,8 @@ from darklode.pipeline.base.secret_patterns import secret_spans
 Span = tuple[int, int]
 
 SUSPECT = (
-    r"[@＠]|%40|[([{]at[)\]}]|\pN(?:[^\pL\pN]{0,3}\pN){6,}|[0-9a-fA-F:]:[0-9a-fA-F]*:|(?:\d{1,3}\.){3}\d"
-    r"|[\w/+=.-]{16,}|://|(?i:passw|passphrase|pwd|secret|token|api.?key|access.?key|bearer|basic )"
+    r"[@＠]|%40|[([{](?i:at)[)\]}]|\pN(?:[^\pL\pN]{0,3}\pN){6,}|:[0-9a-fA-F]*:|(?:\d{1,3}\.){3}\d"
+    r"|[\w/+=.~-]{16,}|://|(?i:passw|passphrase|pwd|secret|token|(?:api|access|private).?key)"
 )
 """RE2: what may hold anything that is masked; all other texts are passed by at once."""
 
@@ -45,13 +45,12 @@ _CARD_GROUPS = re.compile(r"\d{4}([ \u00a0.-])\d{4}\1\d{4}\1\d{4}|3[47]\d\d([ \u
 
 def mask(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Replace e-mail addresses, secrets, IP and MAC addresses, card and phone numbers by the kind in brackets."""
-    if isinstance(text, pa.ChunkedArray):
-        return pa.chunked_array([mask(chunk) for chunk in text.chunks], text.type)
     suspects = pc.fill_null(pc.match_substring_regex(text, SUSPECT), False)
-    if not suspects.true_count:
+    distinct = text.filter(suspects).unique()
+    if not len(distinct):
         return text
-    masked = pa.array([mask_text(one) for one in text.filter(suspects).to_pylist()], text.type)
-    return pc.replace_with_mask(text, suspects, masked)
+    masked = pa.array([mask_text(suspect) for suspect in distinct.to_pylist()], text.type)
+    return pc.if_else(suspects, masked.take(pc.index_in(text, distinct)), text)
 
 
 def mask_text(text: str) -> str:

@@ -25,7 +25,7 @@ from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import QUERIES
 
 SIEVE = Stage(
-    "sieved_queries", 3, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
+    "sieved_queries", 4, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
 )
 
 SHORTEST, LONGEST = 5, 95

@@ -249,7 +249,7 @@ class LogReader:
             self.days.setdefault(day, []).append(number)
 
 
-INGEST_LOGS = Stage("ingest_logs", 3, (), ("impressions",))
+INGEST_LOGS = Stage("ingest_logs", 4, (), ("impressions",))
 
 
 def ingest_logs(

@@ -22,7 +22,7 @@ from darklode.pipeline.prepare.noise import drop_noise
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import CLEANED_QUERIES, RAW_QUERIES
 
-CLEAN = Stage("clean", 3, ("raw_queries", "documents"), ("cleaned_queries",))
+CLEAN = Stage("clean", 4, ("raw_queries", "documents"), ("cleaned_queries",))
 
 REMEDIES = {
     "clean.noise": "clean.noise (false keeps all)",
