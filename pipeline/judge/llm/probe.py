@@ -129,17 +129,18 @@ class Trial:
         """What to say if the example's answer was cut off where it had no more room than a pair's; empty if it was not.
 
         Raises:
-            DarklodeError: nobody chose that room, so that every reply would be cut off.
+            DarklodeError: the model thinks, and nobody chose that room, so that every reply would be cut off.
         """
         if not self._cut_off:
             return ""
         settings, most = self._template.settings, self._template.estimate("").completion
-        took = answer.said.get("completion_tokens")
+        took, thinks = answer.said.get("completion_tokens"), _thinks(answer)
+        whose = f"{settings.model} thinks before it answers, and its" if thinks else f"{settings.model}'s"
         said = (
-            f"{settings.model} thinks before it answers, and its first answer was cut off at max_tokens {most}: with "
-            f"more room it took {'an unknown number of' if took is None else f'{took:,}'} tokens"
+            f"{whose} first answer was cut off at max_tokens {most}: with more room it took "
+            f"{'an unknown number of' if took is None else f'{took:,}'} tokens"
         )
-        if not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
+        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
             raise DarklodeError(
                 f"{said}. Give it more, such as judge.parameters={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
                 "such as judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
@@ -228,6 +229,12 @@ def _example(prompt: Prompt) -> PairText:
         return PairText("weather", None, None, "It rains.")
     one = prompt.examples[0]
     return PairText(one.query, one.title, one.heading, one.chunk)
+
+
+def _thinks(answer: Reading) -> bool:
+    """Whether there were thoughts, or more tokens than the answer has bytes and one to end it."""
+    took, shown = answer.said.get("completion_tokens"), (answer.said.get("raw_reply") or "").encode()
+    return answer.thought or (took is not None and took > len(shown) + 1)
 
 
 def _cost_of_thoughts(settings: LlmSettings, reading: Reading) -> str:

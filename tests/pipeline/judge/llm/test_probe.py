@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -179,6 +180,42 @@ def test_a_model_that_thinks_is_not_asked_without_room_that_somebody_chose() -> 
         Thinker() as server,
         pytest.raises(DarklodeError, match=r"cut off at max_tokens 32: with more room it took 901 .*max_tokens: 4096"),
     ):
+        form_of(server)
+
+
+@dataclass
+class Talker(FakeChat):
+    """Gives long reasons, a token a word, and thinks nothing that it does not say."""
+
+    def completion(self, body: dict[str, Any], pair: str, *, wrong: bool = False) -> dict[str, Any]:
+        said = super().completion(body, pair, wrong=wrong)
+        (choice,), reason = said["choices"], "because " * 600
+        label = json.loads(choice["message"]["content"])["label"]
+        content = json.dumps({"rationale": reason, "label": label})
+        said["usage"]["completion_tokens"] = tokens = min(body["max_tokens"], 610)
+        choice["message"]["content"] = content if tokens == 610 else content[:4000]
+        choice["finish_reason"] = "stop" if tokens == 610 else "length"
+        choice.pop("logprobs", None)
+        return said
+
+
+def test_a_model_that_gives_long_reasons_is_not_said_to_think() -> None:
+    said: list[str] = []
+    with Talker() as server:
+        assert form_of(server, said, rationale=True, mode="json") == "json+rationale"
+    (line,) = (one for one in said if "cut off" in one)
+    assert line == (
+        "fake's first answer was cut off at max_tokens 512: with more room it took 610 tokens. Replies that need more "
+        "become null: raise judge.parameters.max_tokens"
+    )
+
+
+def test_thoughts_that_no_server_tells_of_show_by_their_tokens() -> None:
+    def silent(_pair: str, said: dict[str, Any]) -> dict[str, Any]:
+        said["choices"][0]["message"].pop("reasoning_content", None)
+        return said
+
+    with Thinker(alters=silent) as server, pytest.raises(DarklodeError, match="thinks before it answers"):
         form_of(server)
 
 
