@@ -157,12 +157,12 @@ def require_answers(run: Run) -> None:
     Raises:
         ArtifactError: answers are missing, or a file of the journal is no answer.
     """
-    answers = Journal(run.store).read()
     try:
         manifest = run.manifest(REVIEWS_STAGE)
         reviews = run.tables(REVIEWS.name).read(REVIEWS.name).to_pylist() if manifest else []
-    except ArtifactError:
-        return  # a damaged manifest or part is reported as such
+    except ArtifactError:  # a damaged manifest or part is reported as such
+        manifest, reviews = None, []
+    answers = Journal(run.store).read()  # last: an answer may be given, and validated, meanwhile
     known = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
     keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
     before = sum(step.rows_in for step in manifest.funnel) if manifest else 0

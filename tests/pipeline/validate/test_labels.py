@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Run
 from darklode.pipeline.judge.human_labels import read_labels
@@ -13,9 +14,10 @@ from darklode.pipeline.validate.labels import (
     ReviewedPairs,
     answers_fingerprint,
     labels_csv,
+    require_answers,
     write_reviews,
 )
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.journal import Answer, Journal
 from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, rows_of, sampled, validated
 from helpers.runs import execute, read
 
@@ -51,6 +53,27 @@ def test_who_saw_the_verdict_is_counted(run: Run, made: Pairs) -> None:
     answered(run, [answer(key_of(row), 1, judge_shown=place < 20) for place, row in enumerate(sample)])
     validated(run)
     assert rows_of(run)[None, None]["shown"] == 20
+
+
+def test_an_answer_that_is_given_and_validated_meanwhile_is_not_missed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def validate() -> None:
+        execute(run, REVIEWS_STAGE, lambda _, output: write_reviews(run.store, output))
+
+    Journal(run.store).append(answer(("t", "q", "c"), 0))
+    validate()
+    read_now, reads = Journal.read, iter(range(9))
+
+    def read_before_another(journal: Journal) -> list[Answer]:
+        found = read_now(journal)
+        if not next(reads):
+            Journal(run.store).append(answer(("t", "q", "d"), 1))
+            validate()
+        return found
+
+    monkeypatch.setattr(Journal, "read", read_before_another)
+    require_answers(run)
 
 
 def test_the_standing_answers_become_a_table(run: Run) -> None:
