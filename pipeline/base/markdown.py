@@ -17,8 +17,9 @@ from markdown_it.token import Token
 
 Kind = Literal["prose", "heading", "bullet", "quotation", "fixed", "table", "rule"]
 
-FENCES = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-"""The beginning of a line that opens or closes fenced code."""
+FENCE = r"^[ \t]*(?:```+[^`\n]*$|~~~)"
+"""For re and RE2, multiline: a line that opens or closes fenced code. One with a backtick further on is inline code."""
+_FENCE = re.compile(FENCE, re.MULTILINE)
 
 MAX_PARAGRAPH = 3_000
 """Characters; emphasis and links of a longer paragraph are not parsed: brackets can take quadratic time."""
@@ -29,7 +30,7 @@ MAX_BLOCKS = 100_000
 MAX_COLUMNS = 8
 """Of a table; a wider one is shown as it is."""
 
-_DELIMITERS = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_DELIMITER = re.compile(r":?-+:?")
 _CELL = re.compile(r"(?<!\\)\|")
 _NO_EMPHASIS_BESIDE = re.compile(r"[A-Za-z0-9/\\=<>$&@%^+#]")
 
@@ -76,6 +77,11 @@ class _Parser(MarkdownIt):
 _PARSER = _Parser()
 
 
+def count_fences(text: str) -> int:
+    """Lines of a text that open or close fenced code; after an odd number follows code."""
+    return len(_FENCE.findall(text.replace("\r", "\n")))
+
+
 def parse_blocks(text: str, *, fenced: bool = False) -> list[MarkdownBlock]:
     """The blocks of a text.
 
@@ -99,7 +105,7 @@ def parse_blocks(text: str, *, fenced: bool = False) -> list[MarkdownBlock]:
 def _lines(text: str, fenced: bool) -> Iterator[tuple[str, str]]:
     """Each line, and what it belongs to: code, fence, pipes or markdown."""
     for line in text.split("\n"):
-        if FENCES.match(line):
+        if _FENCE.match(line):
             fenced = not fenced
             yield "fence", line
         elif fenced:
@@ -115,9 +121,9 @@ def _fixed(lines: Sequence[str]) -> MarkdownBlock:
 
 def _table(lines: Sequence[str]) -> MarkdownBlock:
     """A table with a line of dashes below its names; other lines with pipes stay as they are."""
-    if len(lines) < 2 or not _DELIMITERS.fullmatch(lines[1]) or "-" not in lines[1]:
+    rows = [_CELL.split(line.strip().removeprefix("|").removesuffix("|")) for line in lines]
+    if len(rows) < 2 or not all(_DELIMITER.fullmatch(cell.strip()) for cell in rows.pop(1)):
         return _fixed(lines)
-    rows = [_CELL.split(line.strip().removeprefix("|").removesuffix("|")) for line in (lines[0], *lines[2:])]
     columns = max(map(len, rows))
     if columns > MAX_COLUMNS:
         return _fixed(lines)

@@ -9,12 +9,11 @@ from functools import cache
 from itertools import accumulate
 from typing import Self
 
-from darklode.pipeline.base.markdown import FENCES as FENCE_LINES
-from darklode.pipeline.base.markdown import Kind, MarkdownBlock, Run, parse_blocks
+from darklode.pipeline.base.markdown import FENCE, Kind, MarkdownBlock, Run, count_fences, parse_blocks
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
-FENCES = r"len(regexp_extract_all({text}, '(?m)^[ \t]*(?:```|~~~)'))"
-"""SQL: lines of a text that begin or end fenced code, as `parse_blocks` reads it; after an odd number follows code."""
+FENCES = f"len(regexp_extract_all(replace({{text}}, chr(13), chr(10)), '(?m){FENCE}'))"
+"""SQL: `count_fences` of a text."""
 
 BEGINS_FENCED = f"""coalesce({FENCES.format(text='left(d.text, c."start")')} % 2 = 1, false)"""
 """SQL: whether chunk c of document d begins within fenced code; so does none of a document that is not there."""
@@ -104,7 +103,7 @@ class Marker:
 
     def cut(self, parts: Sequence[str]) -> list[list[TextBlock]]:
         """The blocks of each piece of a text that was cut, none where a piece is empty."""
-        before = accumulate((len(FENCE_LINES.findall(part)) for part in parts), initial=0)
+        before = accumulate(map(count_fences, parts), initial=0)
         ends = [part.strip("\n") for part in parts]
         return [
             self.blocks(end, fenced=fences % 2 == 1) if end else [] for end, fences in zip(ends, before, strict=False)
@@ -124,7 +123,7 @@ class Marker:
             fenced: see there.
         """
         begin, end = self._window(text, characters)
-        fences = len(FENCE_LINES.findall(text[:begin]))
+        fences = count_fences(text[:begin])
         blocks = self.blocks(text[begin:end].rstrip(), fenced=fenced ^ (fences % 2 == 1))
         if begin:
             if not blocks or not blocks[0].lines:

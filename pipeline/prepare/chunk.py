@@ -21,14 +21,16 @@ from darklode.schemas.tables import CHUNKS
 if TYPE_CHECKING:
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-CHUNK = Stage("chunk", 2, ("documents",), ("chunks",))
+CHUNK = Stage("chunk", 3, ("documents",), ("chunks",))
 SEPARATORS = ["\n\n", "\n", ". ", " ", ""]
 SHARD_BYTES = 1 << 24
 """Of the parts of the documents in a shard, about, as they lie on disk."""
 Row = dict[str, Any]
 _REJECTED = {"tenant": "tenant", "id": "doc_id", "payload": "text"}
 _WORD = re.compile(r"[^\W_]")
-_LINE = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}|~{3,})(?P<info>.*)|(?P<level>#{1,6})[ \t]+(?P<text>.*))$", re.M)
+_LINE = re.compile(
+    r"^ {0,3}(?:(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)|(?P<level>#{1,6})[ \t]+(?P<text>.*))$", re.M
+)
 
 
 @dataclass(frozen=True)

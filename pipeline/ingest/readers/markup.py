@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from darklode.pipeline.ingest.readers.front_matter import BadHeadError, Head, front_matter
 from darklode.pipeline.ingest.readers.html import TooDeepError, read_html
 
-_HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}|~{3,})(?P<info>.*)|#[ \t]+(?P<title>.*))$", re.M)
+_HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)|#[ \t]+(?P<title>.*))$", re.M)
 
 
 class BadDocumentError(Exception):

@@ -36,6 +36,14 @@ rotate  # *now*
 """
 
 
+@pytest.mark.parametrize("line", ["```npm install acme```", "``` npm ``` and more", "```` ```a``` ````", "  ```a`"])
+def test_a_line_of_inline_code_is_no_fence(line: str) -> None:
+    blocks = parse_blocks(f"Run\n\n{line}\n\n## Then\n\n```sh\nacme `now`\n{line}\n```\n\nend")
+    assert [block.kind for block in blocks] == ["prose", "prose", "heading", "fixed", "prose"]
+    assert text_of(blocks[3:4]) == f"acme `now`\n{line}"
+    assert set(words(line)) <= set(words(text_of(blocks[1:2])))
+
+
 def runs_of(block: MarkdownBlock) -> list[tuple[str, tuple[str, ...]]]:
     return [(run.text, run.styles) for run in block.runs]
 
@@ -139,11 +147,28 @@ def test_no_word_of_a_hostile_text_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["![![](", "[](![", "[", "**a*", "> - ", "- a\n\n  ", "# a\n* ", "`a``", "|-|\n", "<a "]
+    "text",
+    [
+        "![![](",
+        "[](![",
+        "[",
+        "**a*",
+        "> - ",
+        "- a\n\n  ",
+        "# a\n* ",
+        "`a``",
+        "|-|\n",
+        "<a ",
+        "|-|",
+        "| ",
+        "|-    ",
+        "\\|",
+    ],
 )
 def test_time_is_bounded(text: str) -> None:
     """Also where many paragraphs are as long as is read."""
     began = time.process_time()
     parse_blocks((text * 40_000)[:40_000])
+    parse_blocks("| a |\n|-" + (text.replace("\n", "") * 40_000)[:40_000] + "x")
     parse_blocks("\n\n".join([(text * 3_000)[:2_900]] * 3))
     assert time.process_time() - began < 3

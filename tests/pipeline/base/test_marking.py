@@ -2,7 +2,10 @@
 
 import duckdb
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from darklode.pipeline.base.markdown import count_fences
 from darklode.pipeline.base.marking import FENCES, Marker, Piece, TextBlock, folded
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
@@ -66,6 +69,20 @@ def test_code_that_was_cut_is_still_code(cut: int) -> None:
     assert [piece.text for block in blocks for line in block.lines for piece in line if piece.marked] == ["key"] * len(
         expected
     )
+
+
+PARTS = ["```", "~~~", "`", "````", "\n", "\n", "\r\n", "\r", "\t", "  ", "sh", "key", "\x0b", "\u2028", "\x85"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.sampled_from(PARTS), max_size=30).map("".join))
+@example("```npm install```\n")
+@example("a\r```\rkey")
+def test_sql_and_python_read_the_same_fences(text: str) -> None:
+    (counted,) = duckdb.sql(f"SELECT {FENCES.format(text='$text')}", params={"text": text}).fetchall()[0]
+    assert counted == count_fences(text)
+    lines = fixed_lines(Marker.of_parts([]).blocks(f"{text}\n\nlast"))
+    assert ("last" in lines) == (counted % 2 == 1)
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,11 @@ def test_what_is_no_heading(run: Run, fence: str) -> None:
     assert rows[-1]["heading"] is None
 
 
+def test_a_line_of_inline_code_opens_no_fence(run: Run) -> None:
+    rows = one(run, f"```npm install acme```\n\n# Next\n\n{'last words. ' * 5}", size=40)
+    assert rows[-1]["heading"] == "Next"
+
+
 def test_the_content_hash_holds_title_and_heading(run: Run) -> None:
     hashes = [one(run, text, title=title)[0]["content_hash"] for text, title in [("a", None), ("a", "t"), ("b", None)]]
     hashes.append(one(run, "# h\n\na", size=4)[1]["content_hash"])

@@ -34,6 +34,11 @@ def test_a_heading_in_a_code_block_is_no_title(tmp_path: Path) -> None:
     assert row["title"] == "Real"
 
 
+def test_a_line_of_inline_code_opens_no_code_block(tmp_path: Path) -> None:
+    (row,) = ingest(tmp_path, {"a.md": "```npm install acme```\n\n# Real\n"}).rows
+    assert row["title"] == "Real"
+
+
 def test_html_becomes_markdown_of_its_main_part(tmp_path: Path) -> None:
     (row,) = ingest(tmp_path, {"p.html": PAGE}).rows
     assert (row["title"], row["url"], row["tenant"]) == ("The page", "https://x.example/p", "acme")
