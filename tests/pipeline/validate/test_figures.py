@@ -169,3 +169,14 @@ def test_grades_are_compared_where_judge_and_people_give_them(run: Run) -> None:
         cohen_kappa_score(judge, people, weights="quadratic", sample_weight=weight)
     )
     assert row["weighted_kappa_low"] < row["weighted_kappa"] < row["weighted_kappa_high"]
+
+
+@pytest.mark.parametrize("grades", [(1, 3), (2, 1)], ids=["the judge gives two values", "people give two values"])
+def test_two_values_are_no_grades(run: Run, grades: tuple[int, int]) -> None:
+    made = pairs({"a": 40}, unreadable=0)
+    for pair in made.values():
+        pair["grade"], pair["true"] = grades[0] * int(pair["relevant"]), grades[1] * pair["true"]
+    reviewed(run, made, pairs=200, query_share=0.5)
+    row = rows_of(run)[None, None]
+    assert row["sample_kappa"] is not None
+    assert row["weighted_kappa"] is None

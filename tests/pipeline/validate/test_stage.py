@@ -36,6 +36,16 @@ def test_the_same_answers_give_the_same_tables(run: Run, made: Pairs) -> None:
     assert {name: read(run, name) for name in names} == before
 
 
+def test_the_funnel_tells_why_a_drawn_pair_has_no_label(run: Run, made: Pairs) -> None:
+    keys = [key_of(row) for row in sampled(put_run(run, made), pairs=100)]
+    tied = [answer(key, relevance, name) for key in keys[:4] for name, relevance in (("ann", 0), ("bob", 1))]
+    skipped = [answer(key, None) for key in keys[4:6]]
+    answered(run, tied + skipped + [answer(key, 1) for key in keys[6:16]])
+    (step,) = validated(run).funnel
+    assert (step.rows_in, step.rows_out) == (len(keys), 10)
+    assert step.dropped == {"tied": 4, "skipped": 2, "unanswered": len(keys) - 16}
+
+
 def test_a_run_without_candidates_has_nothing_to_validate(run: Run) -> None:
     sampled(put_run(run, {}))
     answered(run, [])

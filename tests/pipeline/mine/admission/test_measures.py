@@ -40,6 +40,19 @@ def test_what_is_known_is_the_share_of_what_earlier_days_held(run: Run) -> None:
     assert {one.name for one in MEASURES} == {*first, *rows}
 
 
+def test_clicks_by_place_are_held_against_what_earlier_days_had_for_each_place(run: Run) -> None:
+    first = [Search("default", f"s{n}", n, "q", ("d1", "d2"), frozenset({1})) for n in range(9)]
+    second = [replace(one, shown=("d1", "d2", "d3"), clicked=frozenset({n % 2 + 1})) for n, one in enumerate(first)]
+    judged(run, {FIRST: first, FIRST + timedelta(1): second})
+    (value,) = [
+        row["value"]
+        for row in read(run, "day_measures")
+        if (row["date"], row["measure"]) == (FIRST + timedelta(1), "clicks_by_place")
+    ]
+    places = np.array([[9 * 9.5 / 10, 9 * 0.5 / 10, 9 * 0.5 / 1]])  # shown today × smoothed share of clicks before
+    assert value == pytest.approx(float(divergence(np.array([[5.0, 4, 0]]), places)[0]), abs=1e-6)
+
+
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
 def test_a_measure_says_itself_in_plain_words(measure: object) -> None:
     assert measure.plain(1.0) in {"2.72", "71%", "1.00"}  # type: ignore[attr-defined]
