@@ -126,29 +126,39 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
     A heading at the end of a piece belongs to the piece that follows, which is cut if it becomes longer than
     `settings.size`. A heading that takes more than half of that stays a chunk of its own.
     """
+    lines = [(match.start("level"), match.end()) for match in _heading_lines(text)]
+    pieces = _without_trailing_headings(text, _pieces(text, splitter, settings.overlap), lines)
+    parts: list[tuple[int, int, bool]] = []  # of a piece that was cut, the last one first
     headings: list[tuple[int, int]] = []
-    for start, end, is_heading in _without_trailing_headings(text, _pieces(text, splitter, settings.overlap)):
+    while piece := parts.pop() if parts else next(pieces, None):
+        start, end, is_heading = piece
         if is_heading:
             headings.append((start, end))
             continue
         while headings and start - headings[0][0] > settings.size // 2:
             yield headings.pop(0)
         begin = min(headings[0][0], start) if headings else start
-        headings = []
-        if end - begin <= settings.size:
-            yield begin, end
+        if end - begin > settings.size:
+            room = min(settings.size - (start - begin), (end - start) * 5 // 8)  # more would leave but a word or two
+            halves = _halves(text, start, end, room)
+            parts += reversed(list(_without_trailing_headings(text, halves, lines)))
             continue
-        room = min(settings.size - (start - begin), (end - start) * 5 // 8)  # more would leave but a word or two
-        first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
-        rest = text[start + len(first) : end].lstrip()
-        yield begin, start + len(first)
-        yield end - len(rest), end
+        headings = []
+        yield begin, end
     yield from headings
 
 
-def _without_trailing_headings(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
+def _halves(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]:
+    """A piece cut in two, the first of at most `room` characters; white space between them is left out."""
+    first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
+    rest = text[start + len(first) : end].lstrip()
+    return [(start, start + len(first)), (end - len(rest), end)]
+
+
+def _without_trailing_headings(
+    text: str, pieces: Iterable[tuple[int, int]], headings: list[tuple[int, int]]
+) -> Iterator[tuple[int, int, bool]]:
     """The pieces, the headings that one ends with as a piece of their own, and whether a piece is only headings."""
-    headings = [(match.start("level"), match.end()) for match in _heading_lines(text)]
     for start, end in pieces:
         heading = _trailing(text, start, end, headings)
         if body := text[start:heading].rstrip() if heading is not None else text[start:end]:
