@@ -1,6 +1,7 @@
 """A JSON array or pretty-printed objects as lines: an object a line, piece by piece, to be read as JSON lines are."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 OPENING, CLOSING, WHITE = (np.frombuffer(some, np.uint8) for some in (b"[{", b"]}", b" \t\r\n"))
 QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
+_BEGINNING = re.compile(r"[\w\\.+-]*")
+"""Of a number, a name or an escape, as the end of a head may leave it."""
 
 
 def is_array(head: bytes) -> bool:
@@ -17,13 +20,19 @@ def is_array(head: bytes) -> bool:
 
 
 def is_pretty_printed(head: bytes) -> bool:
-    """Whether a file that begins so holds an object over several lines: JSON lines hold each on one."""
-    text = head.decode(errors="replace").lstrip()
+    """Whether a file that begins so holds an object over several lines: JSON lines hold each on one.
+
+    So does one whose first object goes on past the head, if nothing before is wrong and it already has several lines.
+    """
+    text = head.decode(errors="replace").strip()
     if not text.startswith("{"):
         return False
     try:
         _, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
+    except json.JSONDecodeError as error:
+        cut_off = error.msg.startswith("Unterminated") or _BEGINNING.fullmatch(text, error.pos)
+        end = len(text) if cut_off else 0
+    except RecursionError:
         return False
     return "\n" in text[:end]
 

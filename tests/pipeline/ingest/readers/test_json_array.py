@@ -69,9 +69,28 @@ def test_the_lines_are_the_objects(values: list[object], indent: int | str, size
     assert [json.loads(line) for line in made.splitlines() if line] == values
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', '{"a": 1}\n{"b": 2}', '{"a": 1,\n{"b": 2}', "{", "\n{\n", "x"])
+BROKEN_LINES = ['{"a": 1,\n{"b": 2}', '{"a": "x\n{"b": 1}\n', '{"a": [\n{"b": 2}\n{"c": 3}', '{"a":\n{"b": 2}\n{"c']
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', '{"a": 1}\n{"b": 2}', *BROKEN_LINES, "{", "\n{\n", "x"])
 def test_other_files_are_not_pretty_printed(text: str) -> None:
     assert not is_pretty_printed(text.encode())
+
+
+@given(OBJECTS, st.booleans(), st.data())
+def test_an_object_may_go_on_past_the_head(values: list[object], ascii_only: bool, data: st.DataObject) -> None:
+    text = json.dumps(
+        {"rows": [{"values": [*values, -1.5e-7, True, "é😀"]}]}, indent=2, ensure_ascii=ascii_only
+    ).encode()
+    assert is_pretty_printed(text[: data.draw(st.integers(5, len(text)))])
+
+
+def test_an_object_larger_than_the_head_is_read(tmp_path: Path) -> None:
+    rows = [{"id": f"d{n}", "text": "long text. " * 120_000} for n in range(2)]
+    file = write(tmp_path / "docs.json", "\n".join(json.dumps(row, indent=2) for row in rows))
+    found = documents_of(file, tmp_path / "run")
+    assert [row["doc_id"] for row in found.rows] == ["d0", "d1"]
+    assert found.rejects == []
 
 
 def test_a_folder_of_pretty_printed_objects_is_read(tmp_path: Path) -> None:
