@@ -69,7 +69,9 @@ def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinish
             orphans.setdefault(found["stage"], []).append(found["table"])
     for stage, tables in orphans.items():
         lie = f"though files of the stage lie in tables/{', tables/'.join(dict.fromkeys(tables))}"
-        yield Looked(f"manifests/{stage}.json", 0, f"is missing, {lie}; {RUN_AGAIN}")
+        yield Looked(
+            f"manifests/{stage}.json", 0, f"is missing (deleted, or the stage was interrupted), {lie}; {RUN_AGAIN}"
+        )
     if len(manifests) < len(there):
         return  # which tables a damaged manifest names is not known
     written = {table for manifest in manifests.values() for table in manifest.outputs}

@@ -77,7 +77,8 @@ def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> Non
     (folder / "manifests" / f"{name}.json").unlink()
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 1 damaged or missing file, named above")
-    assert shown.out.startswith(f"{folder}/manifests/{name}.json is missing, though files of the stage lie in tables/")
+    why = "is missing (deleted, or the stage was interrupted), though files of the stage lie in tables/"
+    assert shown.out.startswith(f"{folder}/manifests/{name}.json {why}")
 
 
 def test_laws_of_a_file_have_no_settings(folder: Path) -> None:
