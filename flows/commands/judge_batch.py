@@ -108,7 +108,7 @@ def forget(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="The batch, as `status` or `fetch` names it.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a batch whose answers are gone: its calls can be asked again. Their estimated cost counts as spent."""
+    """Forget a batch that is gone: it counts as paid, and can be asked again."""
     from darklode.pipeline.judge.llm.hosted import Journal
 
     journal = Journal(settings_of(None, assignments).cache.root)
