@@ -261,7 +261,7 @@ class SessionCounts:
         swapped between them. A draw in which an arm has nothing counted is taken as one that reaches the difference.
         """
         sides = self.counts[:, [other, arm]]
-        present = sides.any(axis=2)
+        present: NDArray[np.bool_] = (sides != 0).any(axis=-1)
         both = _merged(sides[present.all(axis=1)], len(sides))
         single = [_merged(sides[present[:, at] & ~present[:, 1 - at]][:, at], len(sides)) for at in (0, 1)]
         alone, of_arm = np.concatenate(single), np.repeat([False, True], [len(one) for one in single])
