@@ -16,7 +16,7 @@ from darklode.pipeline.towers.checkpoint import Checkpoints, Kept, Nowhere
 from darklode.pipeline.towers.loss import distillation, parts
 from darklode.pipeline.towers.pair import Pair
 from darklode.pipeline.towers.student import Student
-from darklode.pipeline.towers.watch import Course, Tell, Watch
+from darklode.pipeline.towers.watch import Course, Tell, Watch, shown
 from darklode.pipeline.train import fitting
 from darklode.pipeline.train.task import Questions
 from darklode.pipeline.train.vectors import Ints
@@ -156,7 +156,7 @@ class _Watch(Watch[Look]):
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
         asked = self._lesson.validation
         distance = float(distances(asked.vectors, self._student.vectors(asked)).mean())
-        said = f"‖q − s‖² {first or 0:.4f}, on held-out queries ‖q − s‖ {distance:.4f}"
+        said = f"‖q − s‖² {shown(first, 4)}, on held-out queries ‖q − s‖ {distance:.4f}"
         return Look(step, first, second, distance), said
 
 

@@ -16,6 +16,11 @@ from darklode.pipeline.train.weights import Weights
 Tell = Callable[[int, str], None]
 
 
+def shown(loss: float | None, digits: int) -> str:
+    """A loss, for the progress line; before the first step there is none."""
+    return "–" if loss is None else f"{loss:.{digits}f}"
+
+
 class Look(Protocol):
     """What was seen after so many steps."""
 

@@ -18,7 +18,7 @@ from darklode.pipeline.towers.course import adamw, schedule
 from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stream import Stream, allowed
 from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.towers.watch import Course, Tell, Watch
+from darklode.pipeline.towers.watch import Course, Tell, Watch, shown
 from darklode.pipeline.train import fitting
 from darklode.schemas.towers import DualSettings
 
@@ -204,5 +204,5 @@ class _Watch(Watch[Look]):
 
     def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
         reached = self._sample.reached(self._towers)
-        said = f"L^con {first or 0:.3f}, L^hard {second or 0:.3f}, validation {reached:.4f}"
+        said = f"L^con {shown(first, 3)}, L^hard {shown(second, 3)}, validation {reached:.4f}"
         return Look(step, first, second, reached), said

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
-from darklode.pipeline.towers.start import mapped, unit
+from darklode.pipeline.towers.start import RIDGES, mapped, unit
 
 
 @pytest.fixture
@@ -23,6 +24,13 @@ def test_of_noise_little_is_learned(draws: np.random.Generator) -> None:
     given, wanted = (draws.normal(size=(40, 30)).astype(np.float32) for _ in range(2))
     exact = np.linalg.norm(np.linalg.lstsq(unit(given), unit(wanted), rcond=None)[0])
     assert np.linalg.norm(mapped(given, unit(wanted))) < 0.5 * exact
+
+
+def test_the_ridge_is_a_share_of_the_mean_variance(draws: np.random.Generator) -> None:
+    given, wanted = unit(draws.normal(size=(12, 40))), unit(draws.normal(size=(12, 5)))
+    found = mapped(given.astype(np.float32), wanted.astype(np.float32))
+    every = [Ridge(alpha=ridge * 12 / 40, fit_intercept=False).fit(given, wanted).coef_ for ridge in RIDGES]
+    assert min(np.abs(found - one).max() for one in every) < 1e-5
 
 
 def test_a_single_row_and_blank_ones_are_no_fault() -> None:

@@ -43,6 +43,7 @@ def test_it_is_the_covariances_negative_power_whatever_the_blocks(monkeypatch: p
     queries, texts = unit(40, 0, 3.0), unit(70, 1, 3.0)
     found = dict(whitenings(of_vectors(queries, texts)))
     assert tuple(found) == POWERS
+    assert 0 < min(POWERS) < max(POWERS) < 1
     spread = (np.cov(queries.T, bias=True) + np.cov(texts.T, bias=True)) / 2
     spread += whitening.SHRUNK * np.trace(spread) / 6 * np.eye(6)
     fourth = np.linalg.matrix_power(found[0.25].astype(np.float64), 4) @ spread

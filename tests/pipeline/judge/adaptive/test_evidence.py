@@ -69,6 +69,7 @@ def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) ->
 
 def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
     alike = evidence(searched).alike.toarray()
+    assert alike.shape == (3, 3)
     assert (np.diag(alike) == 0).all()
     assert alike[0, 1] > alike[0, 2]
     assert alike[1, 2] == 0

@@ -14,7 +14,7 @@ from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
 from darklode.pipeline.towers.dual.stage import sample
 from darklode.pipeline.towers.dual.stream import Stream
 from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.towers.watch import Course
+from darklode.pipeline.towers.watch import Course, Tell
 from darklode.pipeline.train.loop import steady
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
@@ -30,10 +30,12 @@ def looked(both: Trained) -> Sample:
     return sample(both.out.tables(), both.base.sources, 10, 0)
 
 
-def course_of(both: Trained, dual: DualSettings = SHORT, rate: float = RATE) -> Course[Look]:
+def course_of(
+    both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: Tell = lambda *_: None
+) -> Course[Look]:
     with steady(1):
         towers, stream = Towers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
-        return learn(stream, looked(both), towers, dual, Trial(rate, 0.05, 1), lambda *_: None)
+        return learn(stream, looked(both), towers, dual, Trial(rate, 0.05, 1), tell)
 
 
 def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
@@ -64,7 +66,11 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
 
 
 def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
-    first, again = course_of(both), course_of(both)
+    told: list[tuple[int, str]] = []
+    first, again = course_of(both, tell=lambda *line: told.append(line)), course_of(both)
+    assert [step for step, _ in told] == [look.step for look in first.looks]
+    assert told[0][1] == f"L^con –, L^hard –, validation {first.looks[0].validation:.4f}"
+    assert told[-1][1].startswith(f"L^con {first.looks[-1].contrastive:.3f}, L^hard {first.looks[-1].margin:.3f}, ")
     assert first.looks == again.looks
     assert [one.tobytes() for one in first.best.values()] == [one.tobytes() for one in again.best.values()]
 
