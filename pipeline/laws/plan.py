@@ -19,7 +19,7 @@ from darklode.pipeline.laws.fit import RESAMPLES
 from darklode.pipeline.laws.fitting import Fit
 from darklode.pipeline.laws.forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Floats, Points
 from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, Found
+from darklode.pipeline.laws.verdict import NO_LAW, Found
 
 STEP = {ENTROPY: 0.1}
 """What a gain is told for: .1 nats, and .01 of every other measure."""
@@ -79,7 +79,7 @@ def plans(laws: Mapping[LawKey, Found], wanted: Wanted, seed: int) -> list[Row]:
     planned: list[Row] = []
     for key, found in laws.items():
         law = Law(key, found, wanted)
-        if found.verdict != LAW or found.whole is None:
+        if found.whole is None:
             planned.append(law.row("label first", f"{found.verdict}: {first(found)}", amount=lacking(found)))
         elif found.whole.form in (JOINT, ADDITIVE):
             planned.append(law.both(found.whole))

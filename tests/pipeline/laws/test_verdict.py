@@ -110,3 +110,10 @@ def test_a_model_that_is_missed_is_not_hidden_by_sizes_that_are_not() -> None:
     assert missed(whole, beyond) == pytest.approx(1 - 1 / 1.04)
     alone = points.with_values(value).take(model == model.min())
     assert missed(whole, alone) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("empty", [0, 1], ids=["before", "after"])
+def test_without_points_before_or_after_nothing_is_known_of_the_size_before(empty: int) -> None:
+    points = [Points(SIZES[at : at + 3], np.full(3, np.nan), np.ones(3)) for at in (0, 3)]
+    points[empty] = points[empty].take(np.zeros(3, np.bool_))
+    assert np.isnan(verdict._naive(points[0], points[1]))
