@@ -9,7 +9,7 @@ NAMES = """
     year_of_nights review browse cost cleaning million recall_interval keyed_store evaluating damage adapt adapt_compare
     head_trainer tenants encoder_trainer towers tower_starts adapt_memory laws laws_towers joint_law next_batch
     generated_slopes serving serving_http stage_one stage_one_ablation tower_rows starts scaling packing streaming
-    false_releases
+    false_releases false_differences
     many_files
 """.split()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata, t
+from scipy.special import ndtri, stdtrit
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
@@ -91,7 +91,7 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
 
 
 @dataclass(frozen=True)
-class _Labelled:
+class LabelledPairs:
     """Pairs that people labelled by one measure, with both labels among them.
 
     Attributes:
@@ -134,10 +134,10 @@ class _Labelled:
 
 def _wider(clusters: int) -> float:
     """By how much an interval must be wider as the spread of so few queries is not well known (Student's t)."""
-    return float(t.ppf(0.975, clusters - 1) / norm.ppf(0.975) * np.sqrt(clusters / (clusters - 1)))
+    return float(stdtrit(clusters - 1, 0.975) / ndtri(0.975) * np.sqrt(clusters / (clusters - 1)))
 
 
-def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, _Labelled]]:
+def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
     """The labelled pairs for each measure that has both labels."""
     with tables.connect() as connection:
         connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
@@ -150,7 +150,7 @@ def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Ite
         flat = pc.fill_null(pc.list_flatten(mine["scores"]), float("nan")).to_numpy()
         scores = np.asarray(flat, np.float64).reshape(len(said), len(systems))
         query = mine["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        yield measure, _Labelled(said, scores, np.asarray(query, np.int64))
+        yield measure, LabelledPairs(said, scores, np.asarray(query, np.int64))
 
 
 def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64]) -> Floats:
@@ -186,8 +186,7 @@ def swapped_p(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
     curves from a paired experiment (ranks are swapped, for scores of two systems have different units).
     """
-    ranks = [rankdata(np.where(np.isnan(one), -np.inf, one)) for one in scores.T]
-    one, other = (np.asarray(2 * each, np.int64) for each in ranks)  # ties have halves
+    one, other = (_double_ranks(each) for each in scores.T)
     least = abs(_areas_of_ranks(labels, one[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
 
     def reaches(bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -200,6 +199,12 @@ def swapped_p(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
         return np.concatenate(found)
 
     return float(turned_p(int(query.max()) + 1, reaches, chance))
+
+
+def _double_ranks(scores: Floats) -> NDArray[np.int64]:
+    """Twice the ranks of scores, from the worst on: equal scores share the mean of theirs, which may be a half."""
+    _, place, counts = np.unique(np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True)
+    return np.asarray((2 * np.cumsum(counts) - counts + 1)[place], np.int64)
 
 
 def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floats:

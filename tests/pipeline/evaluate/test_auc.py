@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import rankdata
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.auc import AUC, area, auc, swapped_p
@@ -56,6 +57,17 @@ def test_p_is_the_share_of_all_swaps_of_ranks_that_differ_as_much() -> None:
 
     share = np.mean([difference(turned) >= difference(0) - 1e-12 for turned in range(64)])
     assert swapped_p(labels, scores, query, Chance()) == pytest.approx(share)
+
+
+def test_equal_scores_and_missing_ones_share_ranks() -> None:
+    random = np.random.default_rng(6)
+    scores = np.round(random.normal(size=(40, 2)), 1)
+    scores[random.random((40, 2)) < 0.2] = np.nan
+    labels = random.random(40) < 0.3
+    twice = np.stack([2 * rankdata(np.nan_to_num(one, nan=-9)) for one in scores.T], axis=1)
+    query = np.arange(40) // 8
+    assert swapped_p(labels, scores, query, Chance()) == swapped_p(labels, twice, query, Chance())
+    assert swapped_p(labels, scores[:, [0, 0]] * [1, 2], query, Chance()) == 1
 
 
 def test_few_labels_of_one_kind_do_not_decide(tmp_path: Path) -> None:
