@@ -43,6 +43,11 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
     beyond = [row for row in read(run, "law_predictions") if row["part"] == "not measured"]
     assert [(row["size"], row["loss"]) for row in beyond] == [(4096, None), (8192, None)]
     assert all(row["low"] < row["predicted"] < row["high"] for row in beyond)
+    constants = [row for row in read(run, "law_constants") if row["form"] == verdict["form"]]
+    for of in {row["fitted_to"] for row in constants}:
+        mine = [row for row in constants if row["fitted_to"] == of]
+        spread = np.array([row["covariance"] for row in mine], np.float64)
+        np.testing.assert_allclose(np.sqrt(np.diag(spread)), [row["standard_error"] for row in mine])  # type: ignore[arg-type]
     (sentence,) = told(run.tables("law_verdicts"))
     assert sentence.startswith("contrastive_entropy, a|b: law.")
     assert "a\\|b" in page(run).decode()
