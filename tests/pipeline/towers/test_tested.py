@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.towers.stage import asked, graduate
-from darklode.pipeline.towers.tested import TESTED, overlap
+from darklode.pipeline.towers.tested import BATCH, TESTED, overlap, speed
 from darklode.pipeline.train.loop import steady
 from helpers.adapted import SIDES
 from helpers.runs import read
@@ -39,3 +39,22 @@ def test_both_are_asked_the_labelled_test_queries_and_timed(distilled: Distilled
     facts = distilled.out.manifests()[TESTED.name].facts
     assert facts["student"]["numbers"] < facts["teacher"]["numbers"]
     assert all(facts[name]["per_second"] > 0 for name in ("teacher", "student"))
+
+
+class Recording:
+    """Stands for a model: keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def encode(self, texts: list[str], batch_size: int, show_progress_bar: bool) -> None:
+        assert len(texts) <= batch_size
+        assert not show_progress_bar
+        self.batches.append(texts)
+
+
+def test_speed_is_that_of_all_queries_alone_and_together() -> None:
+    texts, model = [f"query {number}" for number in range(2 * BATCH + 3)], Recording()
+    assert speed(model, texts).keys() == {"milliseconds", "per_second"}
+    together = [texts[:BATCH], texts[BATCH : 2 * BATCH], texts[2 * BATCH :]]
+    assert model.batches == [*together, *([one] for one in texts), *together]
