@@ -76,3 +76,12 @@ def test_what_validation_reaches_is_what_evaluate_measures_of_test(adapted: Adap
     rows = read(adapted.out, "evaluation_queries")
     mine = [float(str(row["value"])) for row in rows if row["measure"] == "nDCG@10" and row["system"] == "base"]
     assert np.isclose(asked.reached(frozen, asked.vectors), np.mean(mine))
+
+
+def test_queries_without_labels_are_of_the_index_they_are_given(adapted: Adapted) -> None:
+    texts = ["how badu", "how befi"]
+    given = np.array([1, 0], np.int32)
+    assert Questions.asked(texts, adapted.base, given).index.tolist() == [1, 0]
+    asked = Questions.asked(texts, adapted.base)
+    assert (asked.index.tolist(), len(asked.labels)) == ([0, 0], 0)
+    np.testing.assert_array_equal(asked.vectors, adapted.base.queries(texts))

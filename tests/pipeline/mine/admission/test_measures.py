@@ -53,6 +53,21 @@ def test_clicks_by_place_are_held_against_what_earlier_days_had_for_each_place(r
     assert value == pytest.approx(float(divergence(np.array([[5.0, 4, 0]]), places)[0]), abs=1e-6)
 
 
+def test_searches_by_hour_are_held_against_those_of_earlier_days(run: Run) -> None:
+    first = [Search("default", f"s{n}", 60 * (9 + n % 2), "q", ("d1", "d2"), frozenset({1})) for n in range(9)]
+    second = [replace(one, minute=60 * 9) for one in first]
+    judged(run, {FIRST: first, FIRST + timedelta(1): second})
+    (value,) = [
+        row["value"]
+        for row in read(run, "day_measures")
+        if (row["date"], row["measure"]) == (FIRST + timedelta(1), "searches_by_hour")
+    ]
+    before, after = np.full((1, 24), 0.5), np.zeros((1, 24))
+    before[0, 9:11] += [5, 4]
+    after[0, 9] = 9
+    assert value == pytest.approx(float(divergence(after, before)[0]), abs=1e-6)
+
+
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda one: one.name)
 def test_a_measure_says_itself_in_plain_words(measure: object) -> None:
     assert measure.plain(1.0) in {"2.72", "71%", "1.00"}  # type: ignore[attr-defined]
