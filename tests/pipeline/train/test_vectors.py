@@ -89,5 +89,13 @@ def test_near_finds_what_the_exact_search_finds(adapted: Adapted) -> None:
         assert found[number, 0] in rows[query == number][:2]
 
 
+def test_a_query_of_no_index_is_near_to_nothing(adapted: Adapted) -> None:
+    frozen = adapted.base.open(adapted.out.tables())
+    positions, scores = frozen.near(adapted.base.queries(["how badu", "ask fegi"]), np.array([0, 7]), 3)
+    assert (positions[0] >= 0).all()
+    assert positions[1].tolist() == [-1, -1, -1]
+    assert np.isnan(scores[1]).all()
+
+
 def test_ranges_follow_one_another() -> None:
     assert spans(np.array([3, 5, 9]), np.array([5, 5, 10])).tolist() == [3, 4, 9]

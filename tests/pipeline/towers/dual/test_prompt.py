@@ -17,6 +17,8 @@ def test_a_prompt_is_a_folder_and_each_word_of_it_counts(tmp_path: Path) -> None
     assert (own.title, own.all) == ("its query:", "in one word:")
     changed = own.model_copy(update={"all": "in one phrase:"})
     assert len({own.digest(), default.digest(), changed.digest()}) == 3
+    (tmp_path / "prompt.yaml").write_text(yaml.safe_dump(OWN | {"title": ":", "content": ":", "all": ":"}))
+    assert Prompt.load(str(tmp_path)).all == ":"
 
 
 @pytest.mark.parametrize("lacking", ["title", "content", "all"])
