@@ -23,6 +23,8 @@ FITTED = {"threshold": "fitted", "human": "labels.csv"}
         (LLM | {"spending_limit": 1}, "spending_limit needs a price"),
         (LLM | {"token_limit": 9, "parameters": {"max_tokens": None}}, "replies of a limited length"),
         (LLM | {"token_limit": 9, "parameters": {"max_tokens": "many"}}, "replies of a limited length"),
+        (LLM | {"token_limit": 9, "parameters": {"max_tokens": 0}}, "replies of a limited length"),
+        (LLM | {"token_limit": 9, "parameters": {"max_tokens": 9.5}}, "replies of a limited length"),
     ],
 )
 def test_judges_that_contradict_themselves_are_refused(given: dict[str, Any], message: str) -> None:

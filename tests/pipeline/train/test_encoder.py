@@ -93,7 +93,7 @@ def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: st
     draws = np.random.default_rng(0)
     moved = {name: one + draws.normal(0, 0.3, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
-    encoder.take(moved, 1.0)
+    encoder.take(moved)
     plain = encoder.vectors(asked)
     encoder.take(moved | {START: began}, 1.0)
     whole = encoder.vectors(asked)

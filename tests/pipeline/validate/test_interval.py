@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,6 +121,8 @@ def test_a_stratum_without_labels_goes_to_the_nearest_on_its_side() -> None:
     assert merged.pairs.tolist() == [3, 4 + 8 + 16, 32]
     assert merged.found.tolist() == [True, False, False]
     assert to.tolist() == [0, 0, 1, 1, 1, 2]
+    unlabelled = replace(of, labelled=np.where(of.found, 0, of.labelled))
+    assert merge_empty(unlabelled)[1].tolist() == [-1, -1, 0, 0, 0, 1]
 
 
 def test_labels_that_come_in_clusters_count_less() -> None:
