@@ -82,9 +82,9 @@ def test_bad_rows_are_rejects_with_their_line(tmp_path: Path) -> None:
     assert (step.rows_in, step.rows_out, sum(step.dropped.values())) == (7, 1, 6)
 
 
-@pytest.mark.parametrize("lines", [[], ["who Q0 knows 1 2 x"]])
-def test_a_file_that_ranks_nothing_is_an_error(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(InputError, match="ranks nothing"):
+@pytest.mark.parametrize(("lines", "reason"), [([], "it is empty"), (["who Q0 knows 1 2 x"], "not a test query: 1")])
+def test_a_file_that_ranks_nothing_is_an_error(tmp_path: Path, lines: list[str], reason: str) -> None:
+    with pytest.raises(InputError, match=rf"ranks nothing for any test query \({reason}\)"):
         of_file(build_of(tmp_path / "run"), tmp_path / "theirs.txt", *lines)
 
 

@@ -37,3 +37,9 @@ def test_a_label_without_a_probability_stands_and_none_stays_none() -> None:
 
 def test_the_judge_id_names_the_threshold() -> None:
     assert Thresholded(ScriptedJudge(judge_id="j"), 0.25).judge_id == "j:0.25"
+
+
+def test_what_the_judge_counts_and_whether_it_waits_for_a_server_stay_as_they_are() -> None:
+    judge = ScriptedJudge()
+    judge.facts = {"calls": 3}
+    assert (Thresholded(judge, 0.5).facts, Thresholded(judge, 0.5).live) == ({"calls": 3}, None)

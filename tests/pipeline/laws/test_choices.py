@@ -65,3 +65,10 @@ def test_deeper_judging_finds_at_most_what_the_ranks_before_gave() -> None:
     assert "20.0 calls (10.0 to ?)" in row["said"]
     assert "a positive takes 8.0 calls at a new query" in row["said"]
     assert deeper(Spent()) == []
+
+
+def test_without_common_seeds_the_gain_is_the_difference_of_the_means() -> None:
+    rows = table(points(0.0, "a"), [row | {"seed": row["seed"] + 5} for row in points(0.02, "b", source="bm25")])
+    (row,) = others(rows, found_of(rows))
+    assert row["gain"] == pytest.approx(-0.02, abs=1e-3)
+    assert (row["gain_low"], row["gain_high"]) == (None, None)

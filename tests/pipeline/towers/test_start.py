@@ -37,3 +37,7 @@ def test_a_single_row_and_blank_ones_are_no_fault() -> None:
     for n in (1, 2, 5):
         assert np.isfinite(mapped(np.zeros((n, 4), np.float32), np.zeros((n, 3), np.float32))).all()
     assert mapped(np.ones((1, 4), np.float32), np.ones((1, 3), np.float32)).shape == (3, 4)
+
+
+def test_rows_get_length_one_however_short_they_are() -> None:
+    np.testing.assert_allclose(unit(np.array([[3.0, 4], [3e-6, 4e-6], [0, 0]])), [[0.6, 0.8], [0.6, 0.8], [0, 0]])

@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.judge.adaptive.evidence import Evidence, gather, rank_features
 from darklode.pipeline.judge.pairs import pool_pairs
-from darklode.schemas.tables import RANKINGS
+from darklode.schemas.tables import POOL, RANKINGS
 from helpers.judge_tables import chunks, pool, queries
 from helpers.runs import put
 
@@ -73,3 +73,10 @@ def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
     assert (np.diag(alike) == 0).all()
     assert alike[0, 1] > alike[0, 2]
     assert alike[1, 2] == 0
+
+
+def test_the_highest_fused_score_of_a_query_is_first(searched: Run) -> None:
+    rows, field = pool("a", PAIRS), POOL.schema.field("fused_score")
+    fused = pa.array([0.1, 0.3, 0.2, 0.4, 0.5, 0.6], field.type)
+    put(searched, "pool", rows.set_column(POOL.schema.get_field_index(field.name), field, fused))
+    assert rank_features(searched.tables(), "a", np.array([0, 3, 5, 6])).place.tolist() == [3, 1, 2, 2, 1, 1]

@@ -22,6 +22,10 @@ def test_counts_like_before_are_at_no_distance_and_others_are() -> None:
     assert (found[2], found[3]) == (0, 0)
 
 
+def test_of_a_day_without_any_before_it_the_distance_is_a_number() -> None:
+    assert np.isfinite(divergence(np.array([[5.0, 3]]), np.zeros((1, 2)))).all()
+
+
 def test_what_is_known_is_the_share_of_what_earlier_days_held(run: Run) -> None:
     day = [Search("default", f"s{n}", n, f"q{n % 4}", ("d1", "d2"), frozenset({1})) for n in range(8)]
     news = [replace(one, query="new") if n < 2 else one for n, one in enumerate(day)]

@@ -32,6 +32,7 @@ def test_a_row_for_each_pair_with_its_views(both: Trained) -> None:
     assert (rows["train-002"]["title"], rows["train-001"]["negative_id"]) == (None, None)
     assert str(rows["train-004"]["content"]).startswith("a subject\n")
     assert rows["train-003"]["negative_id"] == "train-003#1"
+    assert all(not step.dropped for step in both.out.manifests()[TRIPLETS.name].funnel)
     facts = both.out.manifests()[TRIPLETS.name].facts
     assert facts == {"triplets": 39, "without a title": 1, "without a negative": 1}
 
