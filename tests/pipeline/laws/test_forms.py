@@ -38,6 +38,10 @@ def test_a_form_says_what_its_constants_say() -> None:
     a, alpha, b, beta, delta = ADDITIVE.told(at, frame)
     by_hand = (a / mine.parameters) ** alpha + (b / mine.size) ** beta + delta
     assert np.exp(ADDITIVE.log_value(at, frame, mine)) == pytest.approx(by_hand)
+    at = np.array([0.3, 0.5, 4.0, 0.1])
+    b, beta, d0, delta = STARTED.told(at, frame)
+    by_hand = (b / (mine.size + d0)) ** beta + delta
+    assert np.exp(STARTED.log_value(at, frame, mine)) == pytest.approx(by_hand)
 
 
 def test_a_begun_law_is_finite_without_labels() -> None:

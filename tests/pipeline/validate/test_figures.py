@@ -60,6 +60,7 @@ def test_the_estimates_are_near_the_truth_and_their_intervals_hold_it(run: Run, 
         assert row["recall_high"] - row["recall_low"] < 0.25
         read_ = np.array([pair["relevant"] is not None for pair in own])
         assert row["kappa"] == pytest.approx(cohen_kappa_score(true[read_], said[read_]), abs=0.1)
+        assert row["kappa_low"] + 0.02 < row["kappa"] < row["kappa_high"] - 0.02
         assert row["null_rate"] == pytest.approx((~read_).mean())
         assert (row["verdicts"], row["unreadable"]) == (len(own), (~read_).sum())
     assert sum(held) >= 8  # of nine; an interval is wrong once in twenty times

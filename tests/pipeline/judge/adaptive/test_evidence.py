@@ -75,6 +75,14 @@ def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
     assert alike[1, 2] == 0
 
 
+def test_only_the_nearest_queries_are_neighbours(searched: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = evidence(searched).alike.toarray()
+    monkeypatch.setattr("darklode.pipeline.judge.adaptive.evidence.NEIGHBOURS", 1)
+    nearest = evidence(searched).alike.toarray()
+    assert (before[0] > 0).sum() == 2
+    np.testing.assert_allclose(nearest[0], [0, before[0, 1], 0])
+
+
 def test_the_highest_fused_score_of_a_query_is_first(searched: Run) -> None:
     rows, field = pool("a", PAIRS), POOL.schema.field("fused_score")
     fused = pa.array([0.1, 0.3, 0.2, 0.4, 0.5, 0.6], field.type)
