@@ -8,7 +8,7 @@ Draws places uniformly from the code of the packages (an operator, comparison, n
 test file of the same name, then against the other test files of its package that import the module, without the slow
 tests. Each runs in a fork of a process that has the libraries loaded, in a copy of the working tree. Mutants that no
 test could notice are named in mutation_equivalent.json with the reason and counted apart. Continues where it was
-stopped. Writes benchmarks/results/mutation.json and mutation.md.
+stopped; another seed or sample size draws a new sample. Writes benchmarks/results/mutation.json and mutation.md.
 """
 
 from __future__ import annotations
@@ -297,8 +297,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     chosen = parser.parse_args()
     root = Path(__file__).resolve().parents[1]
-    if FIGURES.exists():
-        mutants = json.loads(FIGURES.read_text())["mutants"]
+    recorded = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    if recorded.get("seed") == chosen.seed and len(recorded["mutants"]) == chosen.sample:
+        mutants = recorded["mutants"]
     else:
         mutants = draw_mutants(root, chosen.sample, chosen.seed)
         keep(mutants, chosen.seed)

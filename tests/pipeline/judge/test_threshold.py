@@ -39,7 +39,7 @@ def test_the_judge_id_names_the_threshold() -> None:
     assert Thresholded(ScriptedJudge(judge_id="j"), 0.25).judge_id == "j:0.25"
 
 
-def test_what_the_judge_counts_and_whether_it_waits_for_a_server_stay_as_they_are() -> None:
+def test_facts_and_live_are_those_of_the_inner_judge() -> None:
     judge = ScriptedJudge()
     judge.facts = {"calls": 3}
     assert (Thresholded(judge, 0.5).facts, Thresholded(judge, 0.5).live) == ({"calls": 3}, None)

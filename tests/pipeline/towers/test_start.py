@@ -39,5 +39,5 @@ def test_a_single_row_and_blank_ones_are_no_fault() -> None:
     assert mapped(np.ones((1, 4), np.float32), np.ones((1, 3), np.float32)).shape == (3, 4)
 
 
-def test_rows_get_length_one_however_short_they_are() -> None:
+def test_unit_normalizes_rows_of_any_length() -> None:
     np.testing.assert_allclose(unit(np.array([[3.0, 4], [3e-6, 4e-6], [0, 0]])), [[0.6, 0.8], [0.6, 0.8], [0, 0]])

@@ -83,7 +83,7 @@ def test_only_the_nearest_queries_are_neighbours(searched: Run, monkeypatch: pyt
     np.testing.assert_allclose(nearest[0], [0, before[0, 1], 0])
 
 
-def test_the_highest_fused_score_of_a_query_is_first(searched: Run) -> None:
+def test_places_follow_the_fused_score_in_descending_order(searched: Run) -> None:
     rows, field = pool("a", PAIRS), POOL.schema.field("fused_score")
     fused = pa.array([0.1, 0.3, 0.2, 0.4, 0.5, 0.6], field.type)
     put(searched, "pool", rows.set_column(POOL.schema.get_field_index(field.name), field, fused))

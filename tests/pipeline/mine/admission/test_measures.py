@@ -22,7 +22,7 @@ def test_counts_like_before_are_at_no_distance_and_others_are() -> None:
     assert (found[2], found[3]) == (0, 0)
 
 
-def test_of_a_day_without_any_before_it_the_distance_is_a_number() -> None:
+def test_divergence_without_earlier_days_is_finite() -> None:
     assert np.isfinite(divergence(np.array([[5.0, 3]]), np.zeros((1, 2)))).all()
 
 
