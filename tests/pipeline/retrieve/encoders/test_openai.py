@@ -192,10 +192,14 @@ def test_it_gives_up_after_so_many_seconds_of_failing(server: FakeOpenAI) -> Non
 
 
 def test_one_failure_for_good_ends_the_others_trying(server: FakeOpenAI) -> None:
-    server.script = lambda number: "nan" if "text number 0 " in str(server.requests[number - 1]["input"]) else "500"
-    server.delay = 0.5  # until the first requests are all there: after failures fewer are sent at once
+    # The others get no reply before the failure for good: a server that only fails would count as down, and its pauses
+    # could outlast `give_up_after`.
+    server.script = lambda number: "nan" if "text number 0 " in str(server.requests[number - 1]["input"]) else "hang"
+    server.hang_seconds = 1.5
     with pytest.raises(DarklodeError, match="NaN"):
-        OpenAIEncoder(settings(server.url, give_up_after=60)).encode_documents(TEXTS)
+        OpenAIEncoder(settings(server.url, give_up_after=60, in_flight=16)).encode_documents(TEXTS)
+    inputs = [str(request["input"]) for request in server.requests]
+    assert sorted(inputs.count(text) for text in set(inputs)) == [1] * 14 + [6]
     assert not server.embedded
 
 
